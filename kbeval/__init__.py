@@ -1,0 +1,55 @@
+"""kbeval scores stored evaluation runs of knowledge bases and RAG systems.
+
+    import kbeval
+    aggregate = kbeval.compute_aggregate("latest", db="workspace.db", golden="golden.yaml")
+    kbeval.store_aggregate("nightly-42", aggregate, db="workspace.db")
+
+Names are loaded when they are first used, so that importing kbeval costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "AggregateMetrics": "kbeval.model",
+    "Golden": "kbeval.golden",
+    "KbevalError": "kbeval.errors",
+    "ScoreOptions": "kbeval.scoring",
+    "Scored": "kbeval.scoring",
+    "Scoring": "kbeval.scoring",
+    "compute_aggregate": "kbeval.scoring",
+    "load_golden": "kbeval.golden",
+    "open_scoring": "kbeval.scoring",
+    "score_runs": "kbeval.scoring",
+    "store_aggregate": "kbeval.scoring",
+}
+
+__all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604  (names of the table above)
+
+if TYPE_CHECKING:
+    from kbeval.errors import KbevalError as KbevalError
+    from kbeval.golden import Golden as Golden
+    from kbeval.golden import load_golden as load_golden
+    from kbeval.model import AggregateMetrics as AggregateMetrics
+    from kbeval.scoring import Scored as Scored
+    from kbeval.scoring import ScoreOptions as ScoreOptions
+    from kbeval.scoring import Scoring as Scoring
+    from kbeval.scoring import compute_aggregate as compute_aggregate
+    from kbeval.scoring import open_scoring as open_scoring
+    from kbeval.scoring import score_runs as score_runs
+    from kbeval.scoring import store_aggregate as store_aggregate
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401  (any public name)
+    if name in _HOMES:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    msg = f"module 'kbeval' has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,130 @@
+"""A session: one private DuckDB in which the relations of `sql/` are built on demand.
+
+A relation is built when it is first needed, after those it reads from, so a question about runs
+never opens a hit. Sources hand in the stored tables; nothing flows back to them.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import duckdb
+
+from kbeval.errors import KbevalError, UsageError
+from kbeval.sqlfiles import read_sql, relations
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# Small enough for a laptop and a CI machine; what does not fit is spilled to disk, compressed.
+DEFAULT_MEMORY_LIMIT = "400MB"
+
+Loader = Callable[["Session"], None]
+
+
+class Session:
+    """Builds relations in order and answers queries over them."""
+
+    def __init__(
+        self,
+        loaders: Mapping[str, Loader],
+        *,
+        threads: int | None = None,
+        memory_limit: str | None = None,
+        on_step: Callable[[str], None] | None = None,
+    ) -> None:
+        self._loaders = dict(loaders)
+        self._on_step = on_step
+        self._built: set[str] = set()
+        self._spill = tempfile.mkdtemp(prefix="kbeval-")
+        try:
+            self.connection = self._connect(threads, memory_limit or DEFAULT_MEMORY_LIMIT)
+        except BaseException:
+            shutil.rmtree(self._spill, ignore_errors=True)
+            raise
+
+    def _connect(self, threads: int | None, memory_limit: str) -> duckdb.DuckDBPyConnection:
+        connection = duckdb.connect(":memory:")
+        try:
+            connection.execute("SET memory_limit = ?", [memory_limit])
+        except duckdb.Error as error:
+            connection.close()
+            msg = f"memory limit {memory_limit!r} is not a size; write it like 400MB or 2GB"
+            raise UsageError(msg) from error
+        connection.execute("SET temp_directory = ?", [self._spill])
+        if threads is not None:
+            connection.execute("SET threads = ?", [threads])
+        # Results never depend on the order of rows, so the engine need not keep it.
+        connection.execute("SET preserve_insertion_order = false")
+        # Only what is handed in by name can be read: no variables of the calling program, no files, no network.
+        connection.execute("SET python_enable_replacements = false")
+        connection.execute("ATTACH ':memory:' AS work (COMPRESS)")
+        connection.execute("USE work")
+        connection.execute("SET enable_external_access = false")
+        connection.execute("SET autoinstall_known_extensions = false")
+        connection.execute("SET lock_configuration = true")
+        connection.execute("CREATE SEQUENCE result_no")
+        connection.execute(read_sql("macros.sql"))
+        return connection
+
+    def need(self, *names: str) -> None:
+        """Build these relations, and before them whatever they read from."""
+        for name in names:
+            if name in self._built:
+                continue
+            if name in self._loaders:
+                self._step(f"reading {name.removeprefix('stored_').replace('_', ' ')}")
+                self._loaders[name](self)
+            elif name in relations():
+                relation = relations()[name]
+                known = self._loaders.keys() | relations().keys()
+                self.need(*sorted(relation.reads & known))
+                self._step(f"building {name.replace('_', ' ')}")
+                self.execute(f"CREATE {relation.kind.upper()} {name} AS {relation.sql}")
+            else:
+                msg = f"there is no relation {name!r}"
+                raise UsageError(msg)
+            self._built.add(name)
+
+    def _step(self, text: str) -> None:
+        if self._on_step is not None:
+            self._on_step(text)
+
+    def execute(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
+        """Run one statement; engine trouble becomes a KbevalError with its first line."""
+        try:
+            return self.connection.execute(sql, parameters)
+        except duckdb.OutOfMemoryException as error:
+            msg = f"not enough memory for this: {first_line(error)}; give more with --memory-limit"
+            raise KbevalError(msg) from error
+
+    def rows(self, sql: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
+        """All rows of a query; for results that are small by nature."""
+        return self.execute(sql, parameters).fetchall()
+
+    def frame(self, sql: str, parameters: list[Any] | None = None) -> pl.DataFrame:
+        """A query's result as a Polars frame."""
+        return self.execute(sql, parameters).pl()
+
+    def close(self) -> None:
+        """Forget everything and remove what was spilled to disk."""
+        self.connection.close()
+        shutil.rmtree(self._spill, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def first_line(error: BaseException) -> str:
+    """An engine error without its hints and carets."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

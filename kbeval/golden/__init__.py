@@ -1,0 +1,115 @@
+"""Golden queries: the questions with known good answers that runs are scored against.
+
+One loader, one model, whatever the file's format and spelling. `reading` turns bytes into entries with
+line numbers, `labels` checks entries and brings their spellings together. All faults are reported at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kbeval.errors import GoldenError
+from kbeval.golden.labels import Checked, check_entries, group_faults
+from kbeval.golden.reading import read_entries
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from kbeval.engine import Loader, Session
+
+# What the scorer's relations read of an entry; see sql/facts/.
+_STRUCTURE = json.dumps([
+    {
+        "id": "VARCHAR",
+        "query": "VARCHAR",
+        "answerable": "BOOLEAN",
+        "expected_chunk_ids": ["VARCHAR"],
+        "expected_doc_ids": ["VARCHAR"],
+        "must_contain": ["VARCHAR"],
+        "forbidden": ["VARCHAR"],
+        "lang": "VARCHAR",
+        "difficulty": "VARCHAR",
+        "category": "VARCHAR",
+        "group": "VARCHAR",
+        "tags": ["VARCHAR"],
+    }
+])
+
+
+@dataclass(frozen=True)
+class Golden:
+    """The entries of a golden file, in its order, with one spelling for each field."""
+
+    path: str
+    entries: Sequence[Mapping[str, Any]]
+    warnings: Sequence[str] = ()
+    lines: Mapping[str, int] = field(default_factory=dict)
+    group_faults: Sequence[str] = ()
+
+    @property
+    def hash(self) -> str:
+        """Changes when a label or a query changes, not with comments, order or format."""
+        ordered = sorted(self.entries, key=lambda entry: str(entry["id"]))
+        text = json.dumps(ordered, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+        return "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def get(self, query_id: str) -> Mapping[str, Any] | None:
+        """One entry by id."""
+        return next((entry for entry in self.entries if entry["id"] == query_id), None)
+
+    def frame(self) -> pl.DataFrame:
+        """The entries as a Polars frame, one row a query."""
+        import polars as pl
+
+        return pl.DataFrame(list(self.entries), infer_schema_length=None)
+
+    def loader(self) -> Loader:
+        """How a session gets the entries."""
+
+        def load(session: Session) -> None:
+            session.execute(
+                f"CREATE TABLE golden_entries AS SELECT UNNEST(from_json($1, '{_STRUCTURE}')) AS e",
+                [json.dumps(list(self.entries))],
+            )
+
+        return load
+
+
+def load_golden(path: str | os.PathLike[str], *, groups_must_agree: bool = True) -> Golden:
+    """Load a golden file: YAML or JSON (a list), or JSONL. Raises GoldenError with every fault in it."""
+    with _no_garbage_collection():
+        checked: Checked = check_entries(read_entries(Path(path)))
+    disagreeing = group_faults(checked)
+    faults = [*checked.faults, *(disagreeing if groups_must_agree else ())]
+    if faults:
+        raise GoldenError(str(path), [text for _, text in sorted(faults)])
+    return Golden(
+        str(path),
+        checked.entries,
+        checked.warnings,
+        checked.lines,
+        [text for _, text in disagreeing],
+    )
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Loading makes many objects and no garbage; collecting in between makes it four times slower."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,0 +1,256 @@
+"""Golden files as entries with line numbers: YAML, JSON and JSONL, chosen by content where the name does not tell.
+
+Scalars stay text (`007`, `1e5` and `no` are ids like any other). What a reader would take for a number, a
+truth value or null is marked as `Plain`, so that the checks can tell `true` from `"true"`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from kbeval.errors import GoldenError
+
+# Anchors may be used, but what they stand for must stay in proportion to what is written.
+_MAX_NODES = 5_000_000
+_ALIAS_FACTOR = 10
+_NULLS = frozenset(("", "~", "null", "Null", "NULL"))
+_MERGE = "<<"
+
+
+class Plain(str):
+    """A scalar without quotes: a number, a truth value, or text that needs none."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One entry as written: its line, and its fields; or what is wrong with it as a whole."""
+
+    line: int
+    fields: dict[str, Any]
+    fault: str | None = None
+
+
+def read_entries(path: Path) -> list[Entry]:
+    """The entries of a file. Raises GoldenError where the file as a whole cannot be read."""
+    text = _read_text(path)
+    start = text.lstrip()[:1]
+    if not start:
+        raise GoldenError(str(path), ["the file is empty"])
+    try:
+        if path.suffix.lower() in (".yaml", ".yml"):
+            entries = _read_yaml(path, text)
+        elif path.suffix.lower() in (".json", ".jsonl", ".ndjson"):
+            entries = _read_json_list(path, text) if start == "[" else list(_read_jsonl(text))
+        elif start == "{":
+            entries = list(_read_jsonl(text))
+        elif start == "[" and _is_json(text):
+            entries = _read_json_list(path, text)
+        else:
+            entries = _read_yaml(path, text)
+    except RecursionError:
+        raise GoldenError(str(path), ["the file is nested too deeply"]) from None
+    if not entries:
+        raise GoldenError(str(path), ["there is no golden query in it"])
+    return entries
+
+
+def _read_text(path: Path) -> str:
+    if path.is_dir():
+        raise GoldenError(str(path), ["it is a directory; --golden wants a YAML, JSON or JSONL file"])
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise GoldenError(str(path), ["there is no such file; check --golden"]) from None
+    except (OSError, ValueError) as error:
+        raise GoldenError(str(path), [f"cannot be read: {getattr(error, 'strerror', None) or error}"]) from error
+    data = data.removeprefix(codecs.BOM_UTF8)
+    if b"\x00" in data:
+        raise GoldenError(str(path), ["it is a binary file, not UTF-8 text"])
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise GoldenError(str(path), [f"line {line}: not UTF-8 text"]) from error
+
+
+# --- JSON ---------------------------------------------------------------------------------------
+
+
+class _RepeatedField(ValueError):
+    pass
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        msg = f"field {twice!r} is written twice"
+        raise _RepeatedField(msg)
+    return found
+
+
+_JSON = json.JSONDecoder(object_pairs_hook=_object, parse_int=Plain, parse_float=Plain, parse_constant=Plain)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _entry(value: Any, line: int) -> Entry:  # noqa: ANN401  (whatever a file may hold)
+    if isinstance(value, dict):
+        return Entry(line, value)
+    return Entry(line, {}, "an entry must be a mapping of fields")
+
+
+def _read_jsonl(text: str) -> Iterator[Entry]:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield _entry(_JSON.decode(line), number)
+        except _RepeatedField as error:
+            yield Entry(number, {}, str(error))
+        except json.JSONDecodeError as error:
+            yield Entry(number, {}, f"not valid JSON: {error.msg} at column {error.colno}")
+
+
+def _read_json_list(path: Path, text: str) -> list[Entry]:
+    """A JSON list, entry by entry, so that each knows its line."""
+    entries = []
+    line, counted = 1, 0
+    at = text.index("[") + 1
+    try:
+        while True:
+            at = _skip_space(text, at)
+            if text[at : at + 1] == "]" and not entries:
+                break
+            line += text.count("\n", counted, at)
+            counted = at
+            try:
+                value, at = _JSON.raw_decode(text, at)
+            except _RepeatedField as error:
+                raise GoldenError(str(path), [f"line {line}: {error}"]) from error
+            entries.append(_entry(value, line))
+            at = _skip_space(text, at)
+            if text[at : at + 1] == "]":
+                break
+            if text[at : at + 1] != ",":
+                raise json.JSONDecodeError("expected ',' or ']'", text, at)
+            at += 1
+        if _skip_space(text, at + 1) != len(text):
+            raise json.JSONDecodeError("text after the list", text, at + 1)
+    except json.JSONDecodeError as error:
+        raise GoldenError(str(path), [f"line {error.lineno}: not valid JSON: {error.msg}"]) from error
+    return entries
+
+
+def _skip_space(text: str, at: int) -> int:
+    while text[at : at + 1] in (" ", "\t", "\r", "\n"):
+        at += 1
+    return at
+
+
+# --- YAML ---------------------------------------------------------------------------------------
+
+
+def _read_yaml(path: Path, text: str) -> list[Entry]:
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+    try:
+        root = yaml.compose(text, Loader=loader)
+    except yaml.MarkedYAMLError as error:
+        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
+        raise GoldenError(str(path), [f"{where}not valid YAML: {error.problem or error.context}"]) from error
+    except yaml.YAMLError as error:
+        raise GoldenError(str(path), [f"not valid YAML: {' '.join(str(error).split())}"]) from error
+    if root is None:
+        return []
+    if not isinstance(root, yaml.SequenceNode):
+        fault = f"line {root.start_mark.line + 1}: the file must be a list of entries, each beginning with '- id: …'"
+        raise GoldenError(str(path), [fault])
+    if (fault_of_aliases := _alias_fault(root)) is not None:
+        raise GoldenError(str(path), [fault_of_aliases])
+    return [_yaml_entry(node) for node in root.value]
+
+
+def _yaml_entry(node: yaml.Node) -> Entry:
+    line = node.start_mark.line + 1
+    try:
+        return _entry(_value(node), line)
+    except _RepeatedField as error:
+        return Entry(line, {}, str(error))
+
+
+def _value(node: yaml.Node) -> Any:  # noqa: ANN401  (whatever a file may hold)
+    if isinstance(node, yaml.ScalarNode):
+        # Plain scalars have no style with the C parser (None or "") and with the Python one ("").
+        if node.style:
+            return str(node.value)
+        return None if node.value in _NULLS else Plain(node.value)
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(child) for child in node.value]
+    return _mapping(node)
+
+
+def _mapping(node: yaml.Node) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
+    for key, child in node.value:
+        name = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
+        if name == _MERGE:
+            bases = child.value if isinstance(child, yaml.SequenceNode) else [child]
+            for base in bases:
+                if isinstance(base, yaml.MappingNode):
+                    merged = {**_mapping(base), **merged}
+        elif name in found:
+            msg = f"field {name!r} is written twice"
+            raise _RepeatedField(msg)
+        else:
+            found[name] = _value(child)
+    return {**merged, **found}
+
+
+def _alias_fault(root: yaml.Node) -> str | None:
+    """Refuse files whose anchors unfold to far more than is written, without unfolding them."""
+    sizes: dict[int, int] = {}
+    stack: list[tuple[yaml.Node, bool]] = [(root, False)]
+    open_nodes: set[int] = set()
+    while stack:
+        node, done = stack.pop()
+        if done:
+            open_nodes.discard(id(node))
+            sizes[id(node)] = 1 + sum(sizes[id(child)] for child in _children(node))
+            continue
+        if id(node) in sizes:
+            continue
+        if isinstance(node, yaml.ScalarNode):
+            sizes[id(node)] = 1
+            continue
+        open_nodes.add(id(node))
+        stack.append((node, True))
+        for child in _children(node):
+            if id(child) in open_nodes:
+                return f"line {child.start_mark.line + 1}: an anchor holds itself"
+            stack.append((child, False))
+    if sizes[id(root)] > min(_MAX_NODES, _ALIAS_FACTOR * len(sizes) + 1000):
+        return f"its anchors unfold to {sizes[id(root)]:,} values from {len(sizes):,} written ones; write them out"
+    return None
+
+
+def _children(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [part for pair in node.value for part in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []

@@ -1,0 +1,211 @@
+"""Metrics are data: each is a small SQL file, and this module reads them.
+
+The first line gives the name and the question it answers, header lines say what it needs, and the rest
+is one SQL aggregate over the rows of one query. All metrics are computed together, one pass a grain.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import kbeval.sqlfiles as sqlfiles
+from kbeval.errors import MetricError, UsageError
+
+DEFAULT_KS = (1, 3, 5, 10)
+GRAINS = ("ranked", "answered")
+AGGREGATIONS = ("mean", "count")
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_HEADER = re.compile(r"--\s*([a-z_]+)\s*:\s*(.*)")
+_FIELDS = ("grain", "over", "k", "none", "agg", "better")
+
+
+@dataclass(frozen=True)
+class Column:
+    """One number of a metric: the metric itself, or the metric at one k. Its name parses back."""
+
+    metric: str
+    k: int | None
+
+    @property
+    def name(self) -> str:
+        return self.metric if self.k is None else f"{self.metric}.{self.k}"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """What is measured: a name, one sentence, and an SQL aggregate over the rows of one query."""
+
+    name: str
+    summary: str
+    expression: str
+    grain: str = "ranked"
+    over: str = "is_golden"
+    ks: tuple[int, ...] = ()
+    none: float | None = None
+    aggregation: str = "mean"
+    higher_is_better: bool = True
+    origin: str = "kbeval"
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        return tuple(Column(self.name, k) for k in self.ks) if self.ks else (Column(self.name, None),)
+
+    def expression_at(self, k: int | None) -> str:
+        """The expression with `:k` filled in."""
+        return self.expression if k is None else re.sub(r":k\b", str(k), self.expression)
+
+    def with_ks(self, extra: Iterable[int]) -> Metric:
+        """The same metric at more values of k; one that has no k stays as it is."""
+        return replace(self, ks=tuple(sorted({*self.ks, *extra}))) if self.ks else self
+
+
+def parse_metric(text: str, origin: str, name: str | None = None) -> Metric:
+    """Read one metric file. `name`: what the file's name says, which the first line must repeat."""
+    lines = text.lstrip("\ufeff").splitlines()
+    headers: list[tuple[str, str]] = []
+    body_from = 0
+    for number, line in enumerate(lines):
+        if not line.strip().startswith("--"):
+            body_from = number
+            break
+        body_from = number + 1
+        if header := _HEADER.fullmatch(line.strip()):
+            headers.append((header.group(1), header.group(2).strip()))
+    expression = "\n".join(lines[body_from:]).strip().rstrip(";").strip()
+    if not headers:
+        msg = f"{origin}: the first line must be '-- NAME: what it measures'"
+        raise MetricError(msg)
+    (title, summary), fields = headers[0], dict(headers[1:])
+    if name is not None and title != name:
+        msg = f"{origin}: the first line names the metric {title!r}, the file is called {name!r}"
+        raise MetricError(msg)
+    for field in fields:
+        if field not in _FIELDS:
+            msg = f"{origin}: unknown header {field!r}{did_you_mean(field, _FIELDS)}"
+            raise MetricError(msg)
+    return _checked(title, summary, expression, fields, origin)
+
+
+def _checked(name: str, summary: str, expression: str, fields: Mapping[str, str], origin: str) -> Metric:
+    def fail(what: str) -> MetricError:
+        return MetricError(f"{origin}: {what}")
+
+    if not _NAME.fullmatch(name):
+        raise fail(f"{name!r} is not a metric name; use small letters, digits and _")
+    if not expression:
+        raise fail("there is no SQL expression after the header")
+    grain = fields.get("grain", "ranked")
+    if grain not in GRAINS:
+        raise fail(f"grain is {grain!r}; it must be one of {', '.join(GRAINS)}")
+    aggregation = fields.get("agg", "mean")
+    if aggregation not in AGGREGATIONS:
+        raise fail(f"agg is {aggregation!r}; it must be one of {', '.join(AGGREGATIONS)}")
+    better = fields.get("better", "higher")
+    if better not in ("higher", "lower"):
+        raise fail(f"better is {better!r}; it must be higher or lower")
+    uses_k = re.search(r":k\b", expression) is not None
+    try:
+        ks = tuple(sorted({int(k) for k in re.split(r"[\s,]+", fields["k"])})) if "k" in fields else ()
+        none = float(fields["none"]) if "none" in fields else None
+    except ValueError as error:
+        raise fail(f"k and none must be numbers: {error}") from error
+    if ks and (not uses_k or ks[0] < 1):
+        raise fail("k is given, but the expression has no :k" if not uses_k else "k must be 1 or more")
+    return Metric(
+        name=name,
+        summary=summary,
+        expression=expression,
+        grain=grain,
+        over=fields.get("over", "is_golden"),
+        ks=ks or (DEFAULT_KS if uses_k else ()),
+        none=none,
+        aggregation=aggregation,
+        higher_is_better=better == "higher",
+        origin=origin,
+    )
+
+
+def metrics_in_folder(folder: Path, origin: str | None = None) -> list[Metric]:
+    """Every metric file of a folder, by name."""
+    if not folder.is_dir():
+        msg = f"{folder} is not a folder of metric files"
+        raise UsageError(msg)
+    found = []
+    for path in sorted(folder.glob("*.sql")):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            msg = f"{path} cannot be read: {error}"
+            raise MetricError(msg) from error
+        found.append(parse_metric(text, origin or str(path), path.stem))
+    if not found:
+        msg = f"{folder} has no metric files (*.sql)"
+        raise UsageError(msg)
+    return found
+
+
+def metrics_in_config(table: Mapping[str, str], origin: str) -> list[Metric]:
+    """The `[metrics]` table of a config file: a name and an expression each."""
+    return [
+        _checked(name, f"your own metric, from {origin}", expression.strip(), {}, f"{origin}, metric {name}")
+        for name, expression in sorted(table.items())
+    ]
+
+
+def catalogue(
+    folders: Sequence[Path] = (), configured: Sequence[Metric] = (), extra_ks: Sequence[int] = ()
+) -> list[Metric]:
+    """The shipped metrics and the user's own, by name; a name may be used only once."""
+    metrics = metrics_in_folder(sqlfiles.sql_folder() / "metrics", "kbeval")
+    for own in (*configured, *(metric for folder in folders for metric in metrics_in_folder(folder))):
+        if any(own.name == metric.name for metric in metrics):
+            msg = f"{own.origin}: there is already a metric {own.name!r}; choose another name"
+            raise MetricError(msg)
+        metrics.append(own)
+    return sorted((metric.with_ks(extra_ks) for metric in metrics), key=lambda metric: metric.name)
+
+
+def find_metric(metrics: Sequence[Metric], name: str) -> Metric:
+    """One metric by name, `hit_at_k.5` included."""
+    wanted = name.split(".")[0]
+    for metric in metrics:
+        if metric.name == wanted:
+            return metric
+    msg = f"there is no metric {name!r}{did_you_mean(wanted, [metric.name for metric in metrics])}"
+    raise UsageError(msg)
+
+
+def find_column(metrics: Sequence[Metric], name: str) -> Column:
+    """One number by its printed name, `mrr` or `hit_at_k.5`; without a k, the largest one."""
+    metric = find_metric(metrics, name)
+    if "." not in name:
+        return metric.columns[-1]
+    for column in metric.columns:
+        if column.name == name:
+            return column
+    known = ", ".join(column.name for column in metric.columns)
+    msg = f"{metric.name} is not computed at {name.partition('.')[2]!r}; there is {known} (more with --k)"
+    raise UsageError(msg)
+
+
+def definitions_hash(metrics: Sequence[Metric]) -> str:
+    """Changes when the meaning of any number changes, and not with a comment or a summary."""
+    meaning = [
+        [m.name, " ".join(m.expression.split()), m.grain, m.over, m.ks, m.none, m.aggregation]
+        for m in sorted(metrics, key=lambda m: m.name)
+    ]
+    road = [[r.name, " ".join(sqlfiles.without_comments(r.sql).split())] for r in sqlfiles.relations().values()]
+    text = json.dumps([meaning, road], sort_keys=True)
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint to the nearest known name, or nothing."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""

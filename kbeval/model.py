@@ -1,0 +1,114 @@
+"""The nouns that kbeval hands out: one run's aggregate, and how it is written as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+# The contract: these keys are always written, in this order.
+MAPS = ("hit_at_k", "recall_at_k_doc", "precision_at_k_chunk")
+CONTRACT = (
+    "hit_at_k",
+    "mrr",
+    "recall_at_k_doc",
+    "precision_at_k_chunk",
+    "citation_coverage",
+    "groundedness",
+    "empty_result_rate",
+    "refusal_correctness",
+    "total_queries",
+    "failed_queries",
+)
+_SECTIONS = ("ledger", "provenance")
+
+Number = float | int | None
+KMap = dict[int, float]
+
+
+@dataclass
+class AggregateMetrics:
+    """One run's numbers. A metric with no value is None; `extra` holds metrics beside the contract."""
+
+    hit_at_k: KMap = field(default_factory=dict)
+    mrr: float | None = None
+    recall_at_k_doc: KMap = field(default_factory=dict)
+    precision_at_k_chunk: KMap = field(default_factory=dict)
+    citation_coverage: float | None = None
+    groundedness: float | None = None
+    empty_result_rate: float | None = None
+    refusal_correctness: float | None = None
+    total_queries: int | None = None
+    failed_queries: int | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+    ledger: dict[str, Any] = field(default_factory=dict)
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The JSON object, keys in the contract's order, then the rest by name."""
+        found: dict[str, Any] = {name: _written(getattr(self, name)) for name in CONTRACT}
+        found.update((name, _written(self.extra[name])) for name in sorted(self.extra))
+        found.update((name, getattr(self, name)) for name in _SECTIONS if getattr(self, name))
+        return found
+
+    def to_json(self) -> str:
+        """The bytes that are stored: the same numbers always give the same text."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Self:
+        """Read a stored object. One written before a key existed still loads: no map, no number."""
+        known = {
+            name: _k_map(stored.get(name)) if name in MAPS else stored.get(name) for name in CONTRACT
+        }
+        sections = {name: dict(stored.get(name) or {}) for name in _SECTIONS}
+        extra = {
+            name: _k_map(value) if _is_k_map(value) else value
+            for name, value in stored.items()
+            if name not in CONTRACT and name not in _SECTIONS
+        }
+        return cls(**known, extra=extra, **sections)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read stored JSON; raises ValueError where it is not a JSON object."""
+        stored = json.loads(text)
+        if not isinstance(stored, dict):
+            msg = "an aggregate must be a JSON object"
+            raise ValueError(msg)  # noqa: TRY004  (bad text, like json's own errors)
+        return cls.from_dict(stored)
+
+    def value(self, name: str) -> Number:
+        """One number by its printed name: `mrr`, `hit_at_k.5`. None where there is none."""
+        metric, _, k = name.partition(".")
+        found = getattr(self, metric) if metric in CONTRACT else self.extra.get(metric)
+        if isinstance(found, dict):
+            return found.get(int(k)) if k.isdigit() else None
+        return found if not k else None
+
+    def numbers(self) -> dict[str, Number]:
+        """Every number by its printed name, in order."""
+        found: dict[str, Number] = {}
+        for name, value in self.to_dict().items():
+            if name in _SECTIONS:
+                continue
+            if isinstance(value, dict):
+                found.update((f"{name}.{k}", inner) for k, inner in value.items())
+            else:
+                found[name] = value
+        return found
+
+
+def _written(value: Any) -> Any:  # noqa: ANN401  (numbers, maps of numbers, and what newer versions wrote)
+    if isinstance(value, dict):
+        return {str(k): value[k] for k in sorted(value, key=lambda k: (isinstance(k, str), k))}
+    return value
+
+
+def _is_k_map(value: Any) -> bool:  # noqa: ANN401
+    return isinstance(value, dict) and bool(value) and all(str(k).isdigit() for k in value)
+
+
+def _k_map(value: Any) -> KMap:  # noqa: ANN401
+    return {int(k): number for k, number in value.items()} if isinstance(value, dict) else {}

@@ -1,0 +1,1 @@
+"""Where stored runs come from. Each source hands its tables to a session and knows nothing of scores."""

@@ -1,0 +1,252 @@
+"""Reads a SQLite database in one snapshot and streams its tables into a session.
+
+Rows go from SQLite to DuckDB as Arrow batches, never through Python. The driver carries its own copy of
+SQLite, and two copies in one process drop each other's file locks when one closes the file. So the
+connection here is always closed before `kbeval.store` opens the same file, and never the other way round.
+"""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from kbeval.errors import DatabaseError
+from kbeval.locks import lock_holders
+
+if TYPE_CHECKING:
+    from kbeval.engine import Loader, Session
+
+SQLITE_HEADER = b"SQLite format 3\x00"
+BUSY_TIMEOUT_MS = 10_000
+# Rows with hits are some kilobytes each. Small batches stay in the processor's cache: measured twice as
+# fast as the driver's default of 1024 rows, in a third of the memory.
+BATCH_ROWS = 32
+
+REQUIRED = {
+    "eval_runs": ("run_id", "suite", "config_snapshot_json", "aggregate_json", "created_at"),
+    "eval_query_results": ("run_id", "query_id", "result_json"),
+}
+OPTIONAL = {
+    "chunks": ("chunk_id", "doc_id", "source_spans_json", "chunker_version"),
+    "documents": ("doc_id", "workspace_path"),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A stored run, without its rows."""
+
+    run_id: str
+    suite: str
+    created_at: str
+    commit_hash: str | None
+    config_json: str
+    aggregate_json: str
+    rows: int
+
+
+class SqliteSource:
+    """One read snapshot of a database. Use as a context manager."""
+
+    def __init__(self, path: str | os.PathLike[str], timeout_ms: int = BUSY_TIMEOUT_MS) -> None:
+        self.path = Path(path)
+        check_is_database(self.path)
+        self._timeout_ms = timeout_ms
+        self._open: list[Any] = []
+
+    def __enter__(self) -> Self:
+        from adbc_driver_manager import AdbcConnection, AdbcDatabase
+        from adbc_driver_sqlite import _driver_path
+
+        uri = f"file:{urllib.parse.quote(str(self.path.absolute()))}?mode=ro"
+        with self._explained():
+            database = AdbcDatabase(driver=_driver_path(), uri=uri)
+            self._open.append(database)
+            self._connection = AdbcConnection(database)
+            self._open.append(self._connection)
+        try:
+            with self._explained():
+                self._rows(f"PRAGMA busy_timeout = {self._timeout_ms}")
+                # One transaction for all reads: every table is seen as of the same moment.
+                self._connection.set_autocommit(False)
+                self.columns = self._read_columns()
+            self._require_tables()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        while self._open:
+            self._open.pop().close()
+
+    def _explained(self) -> _Explained:
+        return _Explained(self.path)
+
+    def _rows(self, sql: str) -> list[dict[str, Any]]:
+        """A small result as dictionaries, through DuckDB, which reads Arrow without pyarrow."""
+        import duckdb
+
+        with duckdb.connect(":memory:") as reader:
+            reader.register("answer", self._stream(sql))
+            cursor = reader.execute("SELECT * FROM answer")
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+    def _stream(self, sql: str) -> Any:  # noqa: ANN401  (an Arrow stream handle; the driver ships no types)
+        from adbc_driver_manager import AdbcStatement
+
+        statement = AdbcStatement(self._connection)
+        self._open.append(statement)
+        statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH_ROWS)})
+        statement.set_sql_query(sql)
+        stream, _ = statement.execute_query()
+        return stream
+
+    def _read_columns(self) -> dict[str, set[str]]:
+        wanted = ", ".join(_literal(table) for table in (*REQUIRED, *OPTIONAL))
+        found: dict[str, set[str]] = {}
+        for row in self._rows(
+            "SELECT m.name AS name, c.name AS column_name FROM sqlite_master AS m, pragma_table_info(m.name) AS c"
+            f" WHERE m.type IN ('table', 'view') AND m.name IN ({wanted})"
+        ):
+            found.setdefault(row["name"], set()).add(row["column_name"])
+        return found
+
+    def _require_tables(self) -> None:
+        for table, columns in REQUIRED.items():
+            if table not in self.columns:
+                msg = (
+                    f"{self.path} has no table {table!r}, so it holds no evaluation runs;"
+                    " check --db, or try 'kbeval demo'"
+                )
+                raise DatabaseError(msg)
+            self._require_columns(table, columns)
+        for table, columns in OPTIONAL.items():
+            if table in self.columns:
+                self._require_columns(table, columns)
+
+    def _require_columns(self, table: str, columns: Iterable[str]) -> None:
+        if missing := [column for column in columns if column not in self.columns[table]]:
+            msg = f"{self.path}: table {table!r} has no column {missing[0]!r}; see 'kbeval demo' for the layout"
+            raise DatabaseError(msg)
+
+    def runs(self) -> list[Run]:
+        """Every run, oldest first."""
+        with self._explained():
+            found = self._rows(
+                f"SELECT {self._run_columns()}, "
+                " (SELECT COUNT(*) FROM eval_query_results AS q WHERE q.run_id = eval_runs.run_id) AS n"
+                " FROM eval_runs"
+            )
+        runs = [
+            Run(
+                run_id=str(row["run_id"]),
+                suite=str(row["suite"]),
+                created_at=str(row["created_at"]),
+                commit_hash=row["commit_hash"] or None,
+                config_json=str(row["config_snapshot_json"]),
+                aggregate_json=str(row["aggregate_json"]),
+                rows=int(row["n"]),
+            )
+            for row in found
+        ]
+        return sorted(runs, key=lambda run: (run.created_at, run.run_id))
+
+    def _run_columns(self) -> str:
+        commit = "commit_hash" if "commit_hash" in self.columns["eval_runs"] else "NULL"
+        names = ("run_id", "suite", "config_snapshot_json", "aggregate_json", "created_at")
+        return ", ".join([*map(_as_text, names), f"CAST(COALESCE({commit}, '') AS TEXT) AS commit_hash"])
+
+    def result_json(self, run_id: str, query_id: str) -> str | None:
+        """One stored row as it stands."""
+        with self._explained():
+            found = self._rows(
+                f"SELECT {_as_text('result_json')} FROM eval_query_results"
+                f" WHERE run_id = {_literal(run_id)} AND query_id = {_literal(query_id)}"
+            )
+        return str(found[0]["result_json"]) if found else None
+
+    def loaders(self, run_ids: Sequence[str]) -> dict[str, Loader]:
+        """How a session gets each stored table: the rows of these runs, and the knowledge base."""
+        runs = ", ".join(_literal(run_id) for run_id in run_ids) or "NULL"
+        selects = {
+            "stored_runs": f"SELECT {self._run_columns()} FROM eval_runs WHERE run_id IN ({runs})",
+            "stored_results": (
+                f"SELECT {', '.join(map(_as_text, REQUIRED['eval_query_results']))}"
+                f" FROM eval_query_results WHERE run_id IN ({runs})"
+            ),
+        }
+        for table, columns in OPTIONAL.items():
+            names = list(map(_as_text, columns)) if table in self.columns else [f"'' AS {c}" for c in columns]
+            nothing = "" if table in self.columns else " WHERE 0"
+            source = f" FROM {table}" if table in self.columns else ""
+            selects[f"stored_{table}"] = f"SELECT {', '.join(names)}{source}{nothing}"
+        return {name: self._loader(name, sql) for name, sql in selects.items()}
+
+    def _loader(self, name: str, sql: str) -> Loader:
+        def load(session: Session) -> None:
+            with self._explained():
+                session.connection.register(name, self._stream(sql))
+
+        return load
+
+
+def check_is_database(path: Path) -> None:
+    """Tell apart the ways in which a path is not a SQLite database, before SQLite makes one of it."""
+    if path.is_dir():
+        msg = f"{path} is a directory; --db wants a SQLite file"
+        raise DatabaseError(msg)
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(SQLITE_HEADER))
+    except FileNotFoundError:
+        msg = f"there is no database {path}; check --db, or make one to try with 'kbeval demo'"
+        raise DatabaseError(msg) from None
+    except (OSError, ValueError) as error:
+        msg = f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise DatabaseError(msg) from error
+    if not head:
+        msg = f"{path} is empty: there are no evaluation runs in it; check --db"
+        raise DatabaseError(msg)
+    if head != SQLITE_HEADER:
+        msg = f"{path} is not a SQLite database; check --db"
+        raise DatabaseError(msg)
+
+
+class _Explained:
+    """Turns what the driver says into one line that says what to do."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None or type(error).__module__.split(".")[0] not in ("adbc_driver_manager", "_duckdb", "duckdb"):
+            return
+        text = str(error)
+        if "locked" in text:
+            what = f"{self._path} is locked by {lock_holders(self._path)}; wait for it to finish and try again"
+        else:
+            what = f"{self._path} cannot be read: {text.splitlines()[0]}"
+        raise DatabaseError(what) from error
+
+
+def _literal(text: str) -> str:
+    """An SQL literal that no text can break out of."""
+    return f"CAST(x'{text.encode('utf-8', 'surrogatepass').hex()}' AS TEXT)"
+
+
+def _as_text(column: str) -> str:
+    """Text whatever is stored: the driver takes a column's type from its first rows."""
+    return f"CAST(COALESCE({column}, '') AS TEXT) AS {column}"

@@ -1,0 +1,63 @@
+"""The SQL that ships with kbeval: where it lies, and what a relation's file says about itself.
+
+In a checkout `sql/` stands at the top of the repository; in an installed wheel it is the package
+`kbeval.sql`. Both hold the same files.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOMS = ("facts", "matches", "grains")
+_REFERENCE = re.compile(r"\b(?:FROM|JOIN)\s+([a-z_]+)", re.IGNORECASE)
+
+
+@functools.cache
+def sql_folder() -> Path:
+    """The folder of shipped SQL."""
+    here = Path(__file__).resolve().parent
+    installed = here / "sql"
+    return installed if installed.is_dir() else here.parent / "sql"
+
+
+def read_sql(name: str) -> str:
+    """The text of one shipped file, for example `schema.sql`."""
+    return (sql_folder() / name).read_text(encoding="utf-8")
+
+
+def without_comments(sql: str) -> str:
+    """The statement alone; enough for our own files, which have no `--` inside strings."""
+    return re.sub(r"--[^\n]*", "", sql)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A named step of the road: one file, one SELECT."""
+
+    name: str
+    sql: str
+    kind: str
+    reads: frozenset[str]
+
+
+def parse_relation(name: str, text: str) -> Relation:
+    """Read a relation's header and find what it reads from."""
+    kind = re.search(r"^-- kind: (table|view)$", text, re.MULTILINE)
+    if kind is None:
+        msg = f"{name}.sql has no '-- kind: table' or '-- kind: view'"
+        raise ValueError(msg)
+    reads = frozenset(_REFERENCE.findall(without_comments(text)))
+    return Relation(name, text, kind.group(1), reads)
+
+
+@functools.cache
+def relations() -> dict[str, Relation]:
+    """Every relation of the road, by name."""
+    found = {}
+    for room in ROOMS:
+        for path in sorted((sql_folder() / room).glob("*.sql")):
+            found[path.stem] = parse_relation(path.stem, path.read_text(encoding="utf-8"))
+    return found

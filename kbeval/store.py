@@ -1,0 +1,61 @@
+"""Writes aggregates back: all runs of one scoring in one short transaction, or none of them."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import urllib.parse
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+from kbeval.errors import DatabaseError
+from kbeval.locks import lock_holders
+from kbeval.sources.sqlite import BUSY_TIMEOUT_MS, check_is_database
+
+
+def store_json(
+    database: str | os.PathLike[str], aggregates: Mapping[str, str], timeout_ms: int = BUSY_TIMEOUT_MS
+) -> None:
+    """Set `aggregate_json` of each run. A run that has gone meanwhile undoes the whole."""
+    path = Path(database)
+    check_is_database(path)
+    try:
+        with closing(_connect(path, timeout_ms)) as connection:
+            # The write lock is taken first: nothing can come between looking and writing.
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                for run_id, text in sorted(aggregates.items()):
+                    cursor = connection.execute(
+                        "UPDATE eval_runs SET aggregate_json = ? WHERE run_id = ?", (text, run_id)
+                    )
+                    if cursor.rowcount != 1:
+                        msg = f"run {run_id!r} is no longer in {path}; nothing was stored, score again"
+                        raise DatabaseError(msg)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+    except sqlite3.Error as error:
+        raise _explained(path, timeout_ms, error) from error
+
+
+def _connect(path: Path, timeout_ms: int) -> sqlite3.Connection:
+    uri = f"file:{urllib.parse.quote(str(path.absolute()))}?mode=rw"
+    return sqlite3.connect(uri, uri=True, timeout=timeout_ms / 1000, isolation_level=None)
+
+
+def _explained(path: Path, timeout_ms: int, error: sqlite3.Error) -> DatabaseError:
+    text = str(error)
+    if "locked" in text or "busy" in text:
+        return DatabaseError(
+            f"{path} is locked by {lock_holders(path)} for more than {timeout_ms / 1000:g} s;"
+            " nothing was stored, wait for it to finish and score again"
+        )
+    if "readonly" in text or "unable to open" in text:
+        return DatabaseError(
+            f"{path} cannot be written; nothing was stored: make the file and its folder writable,"
+            " or look at the numbers with --dry-run"
+        )
+    return DatabaseError(f"{path}: {text}; nothing was stored")

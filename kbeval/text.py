@@ -1,0 +1,54 @@
+"""Text from data, made safe for the place where it is shown. Data is never trusted to be harmless."""
+
+from __future__ import annotations
+
+import unicodedata
+
+# Control characters could move the cursor or recolour a terminal; format characters could reorder a line.
+_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+_SPREADSHEET_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def shown(text: str) -> str:
+    """For a terminal: one line, nothing that a terminal would obey."""
+    if text.isprintable():
+        return text
+    parts = []
+    for character in text:
+        if character in "\n\r\t":
+            parts.append(" ")
+        elif unicodedata.category(character) in _HIDDEN:
+            parts.append(f"\\x{ord(character):02x}" if ord(character) < 256 else f"\\u{ord(character):04x}")
+        else:
+            parts.append(character)
+    return "".join(parts)
+
+
+def cut(text: str, width: int) -> str:
+    """At most `width` characters, with an ellipsis where something is missing."""
+    return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+def markdown(text: str) -> str:
+    """For a cell of a Markdown table: no new rows or columns, no HTML, no formatting."""
+    safe = shown(text)
+    for character in "\\`*_{}[]()#|!":
+        safe = safe.replace(character, "\\" + character)
+    return safe.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def csv_cell(text: str) -> str:
+    """For a CSV cell: never a formula when a spreadsheet opens it."""
+    return "'" + text if text.startswith(_SPREADSHEET_FORMULA) else text
+
+
+def display_width(text: str) -> int:
+    """Columns that a terminal uses for it: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    width = 0
+    for character in text:
+        if unicodedata.combining(character):
+            continue
+        width += 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
+    return width

@@ -1,0 +1,15 @@
+-- chunk_spans: where in its document each chunk stands, as rectangles on an axis.
+-- columns: chunk_id, doc_id, axis, low, high, bottom, top
+-- kind: table
+SELECT
+    chunk_id,
+    doc_id,
+    span_axis(span.kind, span.page) AS axis,
+    span_low(span)                  AS low,
+    span_high(span)                 AS high,
+    span_bottom(span)               AS bottom,
+    span_top(span)                  AS top
+FROM (SELECT chunk_id, doc_id, UNNEST(spans) AS span FROM chunks)
+WHERE span_high(span) > span_low(span)
+  AND span_top(span) > span_bottom(span)
+  AND span_axis(span.kind, span.page) IS NOT NULL

@@ -1,0 +1,7 @@
+-- documents: the documents of the knowledge base and where they lie.
+-- columns: doc_id, path
+-- kind: table
+SELECT
+    CAST(doc_id AS VARCHAR)         AS doc_id,
+    CAST(workspace_path AS VARCHAR) AS path
+FROM stored_documents

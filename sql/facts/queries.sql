@@ -1,0 +1,17 @@
+-- queries: one row a golden query.
+-- columns: query_id, query, answerable, should_refuse (null: the labels do not say), lang, difficulty, category, query_group
+-- kind: table
+SELECT
+    e.id         AS query_id,
+    e.query      AS query,
+    e.answerable AS answerable,
+    CASE
+        WHEN e.answerable IS NOT NULL                                                  THEN NOT e.answerable
+        WHEN len(e.expected_doc_ids) = 0 AND COALESCE(len(e.expected_chunk_ids), 0) = 0 THEN true
+        WHEN len(e.expected_doc_ids) > 0                                               THEN false
+    END          AS should_refuse,
+    e.lang       AS lang,
+    e.difficulty AS difficulty,
+    e.category   AS category,
+    e."group"    AS query_group
+FROM golden_entries

@@ -1,0 +1,56 @@
+-- Small helpers for opening JSON. Only sql/facts/ uses them: everything after the facts is
+-- plain SQL that other engines run as it stands.
+-- A field is read as a piece of JSON text first, because only that tells 3 from "3".
+
+CREATE MACRO json_is_text(j)   AS j IS NULL OR starts_with(CAST(j AS VARCHAR), '"');
+CREATE MACRO json_is_number(j) AS j IS NULL OR TRY_CAST(CAST(j AS VARCHAR) AS DOUBLE) IS NOT NULL;
+CREATE MACRO json_is_bool(j)   AS j IS NULL OR CAST(j AS VARCHAR) IN ('true', 'false');
+
+-- Text without its quotes. Unescaping costs a parse, so only what has an escape pays for it.
+CREATE MACRO json_text(j) AS
+    CASE
+        WHEN contains(CAST(j AS VARCHAR), '\') THEN j ->> '$'
+        ELSE substring(CAST(j AS VARCHAR), 2, length(CAST(j AS VARCHAR)) - 2)
+    END;
+
+CREATE MACRO json_number(j) AS TRY_CAST(CAST(j AS VARCHAR) AS DOUBLE);
+
+-- A whole number of at least 1, or null: 1.5, "1", 0 and 1e30 are none.
+CREATE MACRO json_rank(j) AS
+    CASE
+        WHEN TRY_CAST(CAST(j AS VARCHAR) AS BIGINT) >= 1
+         AND TRY_CAST(CAST(j AS VARCHAR) AS BIGINT) = TRY_CAST(CAST(j AS VARCHAR) AS DOUBLE)
+        THEN TRY_CAST(CAST(j AS VARCHAR) AS BIGINT)
+    END;
+
+-- Every kind of source position as a half-open rectangle on a named axis. One-dimensional kinds
+-- have a height of one, so that one overlap rule serves all. Null: no usable position.
+CREATE MACRO span_axis(kind, page) AS
+    CASE kind
+        WHEN 'line'   THEN 'line'
+        WHEN 'code'   THEN 'line'
+        WHEN 'byte'   THEN 'byte'
+        WHEN 'time'   THEN 'time'
+        WHEN 'region' THEN 'region'
+        WHEN 'page'   THEN 'page ' || CAST(CAST(page AS BIGINT) AS VARCHAR)
+    END;
+CREATE MACRO span_low(s) AS
+    CASE s.kind
+        WHEN 'line'   THEN s."start"
+        WHEN 'code'   THEN s.line_start
+        WHEN 'byte'   THEN s."start"
+        WHEN 'time'   THEN s.start_ms
+        WHEN 'region' THEN s.x
+        WHEN 'page'   THEN CASE WHEN s.char_start IS NULL OR s.char_end IS NULL THEN 0 ELSE s.char_start END
+    END;
+CREATE MACRO span_high(s) AS
+    CASE s.kind
+        WHEN 'line'   THEN s."end" + 1
+        WHEN 'code'   THEN s.line_end + 1
+        WHEN 'byte'   THEN s."end"
+        WHEN 'time'   THEN s.end_ms
+        WHEN 'region' THEN s.x + s.w
+        WHEN 'page'   THEN CASE WHEN s.char_start IS NULL OR s.char_end IS NULL THEN 1e15 ELSE s.char_end END
+    END;
+CREATE MACRO span_bottom(s) AS CASE s.kind WHEN 'region' THEN s.y ELSE 0 END;
+CREATE MACRO span_top(s)    AS CASE s.kind WHEN 'region' THEN s.y + s.h ELSE 1 END;

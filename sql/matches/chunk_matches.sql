@@ -1,0 +1,14 @@
+-- chunk_matches: the hits that are an expected chunk. A chunk that comes back twice counts once, at its best rank.
+-- columns: result_no, position
+-- kind: table
+SELECT result_no, position
+FROM (
+    SELECT
+        h.result_no,
+        h.position,
+        ROW_NUMBER() OVER (PARTITION BY h.result_no, h.chunk_id ORDER BY h.rank, h.position) AS appearance
+    FROM results AS r
+    JOIN expected_chunks AS e ON e.query_id = r.query_id
+    JOIN hits AS h ON h.result_no = r.result_no AND h.chunk_id = e.chunk_id
+) AS found
+WHERE appearance = 1

@@ -1,0 +1,11 @@
+-- rule_matches: how many answer rules each answer was held against, and how many it broke.
+-- columns: result_no, n_rules, n_rules_broken
+-- kind: table
+SELECT
+    r.result_no,
+    COUNT(*) AS n_rules,
+    SUM(CASE WHEN CONTAINS(r.answer, a.needle) = a.must_contain THEN 0 ELSE 1 END) AS n_rules_broken
+FROM results AS r
+JOIN answer_rules AS a ON a.query_id = r.query_id
+WHERE r.has_answer
+GROUP BY r.result_no

@@ -1,0 +1,6 @@
+-- precision_at_k_chunk: how many of k hits are expected chunks? Divided by k even when fewer came back.
+-- grain: ranked
+-- over:  n_expected_chunks > 0
+-- k:     1 3 5 10
+-- none:  0
+CAST(SUM(CASE WHEN is_expected_chunk AND rank <= :k THEN 1 ELSE 0 END) AS DOUBLE) / :k

@@ -1,0 +1,6 @@
+-- total_queries: rows that the run has.
+-- grain: answered
+-- over:  in_run
+-- agg:   count
+-- none:  0
+MAX(1)
