@@ -6,9 +6,11 @@ never opens a hit. Sources hand in the stored tables; nothing flows back to them
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 # Small enough for a laptop and a CI machine; what does not fit is spilled to disk, compressed.
 DEFAULT_MEMORY_LIMIT = "400MB"
+COMPRESS_FROM_BYTES = 1_000_000_000
 
 Loader = Callable[["Session"], None]
 
@@ -31,23 +34,23 @@ class Session:
 
     def __init__(
         self,
-        loaders: Mapping[str, Loader],
         *,
         threads: int | None = None,
         memory_limit: str | None = None,
+        expected_bytes: int = 0,
         on_step: Callable[[str], None] | None = None,
     ) -> None:
-        self._loaders = dict(loaders)
+        self._loaders: dict[str, Loader] = {}
         self._on_step = on_step
         self._built: set[str] = set()
         self._spill = tempfile.mkdtemp(prefix="kbeval-")
         try:
-            self.connection = self._connect(threads, memory_limit or DEFAULT_MEMORY_LIMIT)
+            self.connection = self._connect(threads, memory_limit or DEFAULT_MEMORY_LIMIT, expected_bytes)
         except BaseException:
             shutil.rmtree(self._spill, ignore_errors=True)
             raise
 
-    def _connect(self, threads: int | None, memory_limit: str) -> duckdb.DuckDBPyConnection:
+    def _connect(self, threads: int | None, memory_limit: str, expected_bytes: int) -> duckdb.DuckDBPyConnection:
         connection = duckdb.connect(":memory:")
         try:
             connection.execute("SET memory_limit = ?", [memory_limit])
@@ -60,16 +63,21 @@ class Session:
             connection.execute("SET threads = ?", [threads])
         # Results never depend on the order of rows, so the engine need not keep it.
         connection.execute("SET preserve_insertion_order = false")
-        # Only what is handed in by name can be read: no variables of the calling program, no files, no network.
+        # Only what is handed in by name can be read: no variables of the calling program.
         connection.execute("SET python_enable_replacements = false")
-        connection.execute("ATTACH ':memory:' AS work (COMPRESS)")
-        connection.execute("USE work")
+        # Compressing takes time that small data does not repay, and saves far more of it once data spills to disk.
+        if expected_bytes > COMPRESS_FROM_BYTES:
+            connection.execute("ATTACH ':memory:' AS work (COMPRESS)")
+            connection.execute("USE work")
+        # From here on no statement can read or write a file, reach the network or undo this.
         connection.execute("SET enable_external_access = false")
-        connection.execute("SET autoinstall_known_extensions = false")
         connection.execute("SET lock_configuration = true")
-        connection.execute("CREATE SEQUENCE result_no")
         connection.execute(read_sql("macros.sql"))
         return connection
+
+    def add_loaders(self, loaders: Mapping[str, Loader]) -> None:
+        """Say how stored tables get into the session when they are first needed."""
+        self._loaders.update(loaders)
 
     def need(self, *names: str) -> None:
         """Build these relations, and before them whatever they read from."""
@@ -89,6 +97,30 @@ class Session:
                 msg = f"there is no relation {name!r}"
                 raise UsageError(msg)
             self._built.add(name)
+
+    @contextlib.contextmanager
+    def building(self, name: str) -> Iterator[None]:
+        """Build a relation in the background while the caller does something else without the session."""
+        failures: list[BaseException] = []
+
+        def build() -> None:
+            try:
+                self.need(name)
+            except BaseException as error:  # noqa: BLE001  (raised again where the caller waits)
+                failures.append(error)
+
+        worker = threading.Thread(target=build, name=f"kbeval-{name}", daemon=True)
+        worker.start()
+        try:
+            yield
+            worker.join()
+        except BaseException:
+            while worker.is_alive():
+                self.connection.interrupt()
+                worker.join(0.05)
+            raise
+        if failures:
+            raise failures[0]
 
     def _step(self, text: str) -> None:
         if self._on_step is not None:

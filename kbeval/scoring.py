@@ -7,6 +7,7 @@ numbers that come out.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from kbeval.golden import Golden, load_golden
 from kbeval.metrics import Column, Metric, catalogue, definitions_hash, did_you_mean
 from kbeval.model import CONTRACT, AggregateMetrics
 from kbeval.runs import find_runs
-from kbeval.sources.sqlite import Run, SqliteSource
+from kbeval.sources.sqlite import Run, SqliteSource, database_size
 from kbeval.store import store_json
 
 if TYPE_CHECKING:
@@ -43,6 +44,15 @@ class ScoreOptions:
     threads: int | None = None
     memory_limit: str | None = None
     on_step: Callable[[str], None] | None = None
+
+    def session(self, database: str | os.PathLike[str]) -> Session:
+        """A session that fits the database."""
+        return Session(
+            threads=self.threads,
+            memory_limit=self.memory_limit,
+            expected_bytes=database_size(database),
+            on_step=self.on_step,
+        )
 
     def metrics(self) -> list[Metric]:
         """Every metric to compute."""
@@ -99,7 +109,7 @@ class Scored:
 class Scoring:
     """An open session over some runs of a database. Ask it for scores, aggregates, or any relation."""
 
-    def __init__(self, source: SqliteSource, golden: Golden, runs: Sequence[Run], options: ScoreOptions) -> None:
+    def __init__(self, session: Session, golden: Golden, runs: Sequence[Run], options: ScoreOptions) -> None:
         if options.by is not None and options.by not in SLICE_FIELDS:
             hint = did_you_mean(options.by, SLICE_FIELDS)
             msg = f"cannot slice by {options.by!r}{hint or '; there is ' + ', '.join(SLICE_FIELDS)}"
@@ -109,20 +119,11 @@ class Scoring:
         self.options = options
         self.metrics = options.metrics()
         self.columns: list[Column] = [column for metric in self.metrics for column in metric.columns]
-        loaders = {
-            **source.loaders([run.run_id for run in runs]),
-            "golden_entries": golden.loader(),
-            "settings": self._load_settings,
-        }
-        self.session = Session(
-            loaders, threads=options.threads, memory_limit=options.memory_limit, on_step=options.on_step
-        )
+        self.session = session
+        session.add_loaders({"golden_entries": golden.loader(), "settings": self._load_settings})
 
     def _load_settings(self, session: Session) -> None:
         session.execute("CREATE TABLE settings AS SELECT $1::BOOLEAN AS missing_as_zero", [self.options.missing_as_zero])
-
-    def close(self) -> None:
-        self.session.close()
 
     # --- scores ---------------------------------------------------------------------------------
 
@@ -215,8 +216,8 @@ class Scoring:
                 " FROM query_scores AS q"
                 " LEFT JOIN (SELECT * FROM query_slices WHERE field = $1) AS s ON s.query_id = q.query_id"
                 " GROUP BY q.run_id, COALESCE(s.slice, '" + NO_SLICE + "')"
-                " ORDER BY q.run_id, s.slice IS NULL, 2"
-            ).replace("ORDER BY q.run_id, s.slice IS NULL, 2", "ORDER BY 1, 2")
+                " ORDER BY 1, 2"
+            )
             parameters = [by]
         for run_id, slice_name, rows, *values in self.session.rows(sql, parameters):
             pairs = zip(values[::2], values[1::2], strict=True)
@@ -245,9 +246,10 @@ class Scoring:
             **known,
             extra=values,
             ledger={**(ledger or {}), "metrics": ordered},
-            provenance=self._provenance() if ledger is not None else {},
+            provenance=dict(self._provenance) if ledger is not None else {},
         )
 
+    @functools.cached_property
     def _provenance(self) -> dict[str, Any]:
         found = {
             "kbeval": __version__,
@@ -262,19 +264,24 @@ class Scoring:
     def _ledgers(self) -> dict[str, dict[str, Any]]:
         golden = len(self.golden)
         found = {}
+        self.session.need("repeated_hits")
         for run_id, rows, unknown, failed, bad, repeated in self.session.rows(
             """
+            WITH repeats AS (
+                SELECT result_no, SUM(n_repeats) AS n FROM repeated_hits GROUP BY result_no
+            )
             SELECT
                 u.run_id,
                 COUNT(r.result_no),
                 COUNT(r.result_no) FILTER (WHERE q.query_id IS NULL),
                 COUNT(r.result_no) FILTER (WHERE r.failed),
                 COUNT(b.result_no),
-                COALESCE(SUM(r.n_repeated_hits), 0)
+                COALESCE(SUM(p.n), 0)
             FROM runs AS u
             LEFT JOIN results AS r ON r.run_id = u.run_id
             LEFT JOIN queries AS q ON q.query_id = r.query_id
             LEFT JOIN bad_rows AS b ON b.result_no = r.result_no
+            LEFT JOIN repeats AS p ON p.result_no = r.result_no
             GROUP BY u.run_id
             """
         ):
@@ -341,15 +348,16 @@ def open_scoring(
     options: ScoreOptions | None = None,
 ) -> Iterator[Scoring]:
     """Open a scoring session; `runs` are names (an id, a unique prefix, latest, latest~N), None means all."""
-    loaded = golden if isinstance(golden, Golden) else load_golden(golden)
-    with SqliteSource(database) as source:
+    options = options or ScoreOptions()
+    with options.session(database) as session, SqliteSource(database, session.connection) as source:
         stored = source.runs()
         chosen = stored if runs is None else find_runs(stored, runs, str(database))
-        scoring = Scoring(source, loaded, chosen, options or ScoreOptions())
-        try:
-            yield scoring
-        finally:
-            scoring.close()
+        session.add_loaders(source.loaders([run.run_id for run in chosen]))
+        # Opening the stored rows keeps the engine busy and Python free: the golden file is read meanwhile.
+        with session.building("parsed"):
+            loaded = golden if isinstance(golden, Golden) else load_golden(golden)
+            loaded.hash  # noqa: B018  (computed here, remembered for the provenance)
+        yield Scoring(session, loaded, chosen, options)
 
 
 def score_runs(

@@ -1,19 +1,9 @@
 -- Small helpers for opening JSON. Only sql/facts/ uses them: everything after the facts is
 -- plain SQL that other engines run as it stands.
--- A field is read as a piece of JSON text first, because only that tells 3 from "3".
 
-CREATE MACRO json_is_text(j)   AS j IS NULL OR starts_with(CAST(j AS VARCHAR), '"');
 CREATE MACRO json_is_number(j) AS j IS NULL OR TRY_CAST(CAST(j AS VARCHAR) AS DOUBLE) IS NOT NULL;
 CREATE MACRO json_is_bool(j)   AS j IS NULL OR CAST(j AS VARCHAR) IN ('true', 'false');
-
--- Text without its quotes. Unescaping costs a parse, so only what has an escape pays for it.
-CREATE MACRO json_text(j) AS
-    CASE
-        WHEN contains(CAST(j AS VARCHAR), '\') THEN j ->> '$'
-        ELSE substring(CAST(j AS VARCHAR), 2, length(CAST(j AS VARCHAR)) - 2)
-    END;
-
-CREATE MACRO json_number(j) AS TRY_CAST(CAST(j AS VARCHAR) AS DOUBLE);
+CREATE MACRO json_number(j)    AS TRY_CAST(CAST(j AS VARCHAR) AS DOUBLE);
 
 -- A whole number of at least 1, or null: 1.5, "1", 0 and 1e30 are none.
 CREATE MACRO json_rank(j) AS
@@ -22,6 +12,9 @@ CREATE MACRO json_rank(j) AS
          AND TRY_CAST(CAST(j AS VARCHAR) AS BIGINT) = TRY_CAST(CAST(j AS VARCHAR) AS DOUBLE)
         THEN TRY_CAST(CAST(j AS VARCHAR) AS BIGINT)
     END;
+
+-- An id that was an object or a list in the JSON arrives as its text. A number is a fine id.
+CREATE MACRO is_json_container(t) AS left(t, 1) IN ('{', '[') AND json_valid(t);
 
 -- Every kind of source position as a half-open rectangle on a named axis. One-dimensional kinds
 -- have a height of one, so that one overlap rule serves all. Null: no usable position.

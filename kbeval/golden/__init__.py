@@ -7,12 +7,14 @@ line numbers, `labels` checks entries and brings their spellings together. All f
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,8 +28,7 @@ if TYPE_CHECKING:
     from kbeval.engine import Loader, Session
 
 # What the scorer's relations read of an entry; see sql/facts/.
-_STRUCTURE = json.dumps([
-    {
+_STRUCTURE = json.dumps({
         "id": "VARCHAR",
         "query": "VARCHAR",
         "answerable": "BOOLEAN",
@@ -40,11 +41,10 @@ _STRUCTURE = json.dumps([
         "category": "VARCHAR",
         "group": "VARCHAR",
         "tags": ["VARCHAR"],
-    }
-])
+})
 
 
-@dataclass(frozen=True)
+@dataclass
 class Golden:
     """The entries of a golden file, in its order, with one spelling for each field."""
 
@@ -54,11 +54,10 @@ class Golden:
     lines: Mapping[str, int] = field(default_factory=dict)
     group_faults: Sequence[str] = ()
 
-    @property
+    @functools.cached_property
     def hash(self) -> str:
         """Changes when a label or a query changes, not with comments, order or format."""
-        ordered = sorted(self.entries, key=lambda entry: str(entry["id"]))
-        text = json.dumps(ordered, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
+        text = json.dumps(sorted(self.entries, key=itemgetter("id")), sort_keys=True)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def __len__(self) -> int:
@@ -79,8 +78,9 @@ class Golden:
 
         def load(session: Session) -> None:
             session.execute(
-                f"CREATE TABLE golden_entries AS SELECT UNNEST(from_json($1, '{_STRUCTURE}')) AS e",
-                [json.dumps(list(self.entries))],
+                f"CREATE TABLE golden_entries AS SELECT from_json(line, '{_STRUCTURE}') AS e"
+                " FROM (SELECT UNNEST(string_split($1, chr(10))) AS line)",
+                ["\n".join(map(json.dumps, self.entries))],
             )
 
         return load

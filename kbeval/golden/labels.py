@@ -27,15 +27,12 @@ def _text(value: Value) -> str:
     if not isinstance(value, str) or not value:
         msg = "must be text" if value != "" else "must not be empty"
         raise _WrongError(msg)
-    return _whole(value)
-
-
-def _whole(value: str) -> str:
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        msg = "holds half a character (a lone surrogate)"
-        raise _WrongError(msg) from None
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            msg = "holds half a character (a lone surrogate)"
+            raise _WrongError(msg) from None
     return str(value)
 
 
@@ -48,7 +45,7 @@ def _texts(value: Value) -> list[str]:
         msg = "must be a list of text"
         raise _WrongError(msg)
     try:
-        return [_text(item) for item in value]
+        return list(map(_text, value))
     except _WrongError as error:
         msg = f"must be a list of text; an item {error}"
         raise _WrongError(msg) from None
@@ -179,10 +176,9 @@ def check_entries(entries: Sequence[Entry]) -> Checked:
 
 
 def _check_entry(number: int, entry: Entry, checked: Checked, unknown: dict[str, list[int]]) -> None:
-    name = entry.fields.get("id", entry.fields.get("qid"))
-    label = f"entry {number} ({name!s})" if isinstance(name, str) and name else f"entry {number}"
-
     def fault(text: str) -> None:
+        name = entry.fields.get("id", entry.fields.get("qid"))
+        label = f"entry {number} ({name!s})" if isinstance(name, str) and name else f"entry {number}"
         checked.faults.append((entry.line, f"line {entry.line}, {label}: {text}"))
 
     if entry.fault is not None:
@@ -205,11 +201,10 @@ def _check_entry(number: int, entry: Entry, checked: Checked, unknown: dict[str,
     for required, also in (("id", "qid"), ("query", "question")):
         if required not in given:
             fault(f"has no {required!r} (or {also!r})")
-    supports = len(values.get("gold_supports", []))
-    for group in values.get("required_support_groups", []):
-        for support in group:
-            if support >= supports:
-                fault(f"required_support_groups points at support {support}, but there are {supports} (from 0)")
+    if "required_support_groups" in values:
+        supports = len(values.get("gold_supports", []))
+        for support in sorted({n for group in values["required_support_groups"] for n in group if n >= supports}):
+            fault(f"required_support_groups points at support {support}, but there are {supports} (from 0)")
     if "id" in values:
         if values["id"] in checked.lines:
             fault(f"id {values['id']!r} is used before, at line {checked.lines[values['id']]}")

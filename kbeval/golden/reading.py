@@ -13,15 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from kbeval.errors import GoldenError
-
-# Anchors may be used, but what they stand for must stay in proportion to what is written.
-_MAX_NODES = 5_000_000
-_ALIAS_FACTOR = 10
-_NULLS = frozenset(("", "~", "null", "Null", "NULL"))
-_MERGE = "<<"
 
 
 class Plain(str):
@@ -63,6 +55,12 @@ def read_entries(path: Path) -> list[Entry]:
     return entries
 
 
+def _read_yaml(path: Path, text: str) -> list[Entry]:
+    from kbeval.golden.yaml_reading import read_yaml  # PyYAML is loaded for those who use it
+
+    return read_yaml(path, text)
+
+
 def _read_text(path: Path) -> str:
     if path.is_dir():
         raise GoldenError(str(path), ["it is a directory; --golden wants a YAML, JSON or JSONL file"])
@@ -85,8 +83,8 @@ def _read_text(path: Path) -> str:
 # --- JSON ---------------------------------------------------------------------------------------
 
 
-class _RepeatedField(ValueError):
-    pass
+class RepeatedFieldError(ValueError):
+    """An entry that says one thing twice."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -95,7 +93,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
         msg = f"field {twice!r} is written twice"
-        raise _RepeatedField(msg)
+        raise RepeatedFieldError(msg)
     return found
 
 
@@ -110,7 +108,7 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _entry(value: Any, line: int) -> Entry:  # noqa: ANN401  (whatever a file may hold)
+def as_entry(value: Any, line: int) -> Entry:  # noqa: ANN401  (whatever a file may hold)
     if isinstance(value, dict):
         return Entry(line, value)
     return Entry(line, {}, "an entry must be a mapping of fields")
@@ -121,8 +119,8 @@ def _read_jsonl(text: str) -> Iterator[Entry]:
         if not line.strip():
             continue
         try:
-            yield _entry(_JSON.decode(line), number)
-        except _RepeatedField as error:
+            yield as_entry(_JSON.decode(line), number)
+        except RepeatedFieldError as error:
             yield Entry(number, {}, str(error))
         except json.JSONDecodeError as error:
             yield Entry(number, {}, f"not valid JSON: {error.msg} at column {error.colno}")
@@ -142,9 +140,9 @@ def _read_json_list(path: Path, text: str) -> list[Entry]:
             counted = at
             try:
                 value, at = _JSON.raw_decode(text, at)
-            except _RepeatedField as error:
+            except RepeatedFieldError as error:
                 raise GoldenError(str(path), [f"line {line}: {error}"]) from error
-            entries.append(_entry(value, line))
+            entries.append(as_entry(value, line))
             at = _skip_space(text, at)
             if text[at : at + 1] == "]":
                 break
@@ -162,95 +160,3 @@ def _skip_space(text: str, at: int) -> int:
     while text[at : at + 1] in (" ", "\t", "\r", "\n"):
         at += 1
     return at
-
-
-# --- YAML ---------------------------------------------------------------------------------------
-
-
-def _read_yaml(path: Path, text: str) -> list[Entry]:
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-    try:
-        root = yaml.compose(text, Loader=loader)
-    except yaml.MarkedYAMLError as error:
-        where = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise GoldenError(str(path), [f"{where}not valid YAML: {error.problem or error.context}"]) from error
-    except yaml.YAMLError as error:
-        raise GoldenError(str(path), [f"not valid YAML: {' '.join(str(error).split())}"]) from error
-    if root is None:
-        return []
-    if not isinstance(root, yaml.SequenceNode):
-        fault = f"line {root.start_mark.line + 1}: the file must be a list of entries, each beginning with '- id: …'"
-        raise GoldenError(str(path), [fault])
-    if (fault_of_aliases := _alias_fault(root)) is not None:
-        raise GoldenError(str(path), [fault_of_aliases])
-    return [_yaml_entry(node) for node in root.value]
-
-
-def _yaml_entry(node: yaml.Node) -> Entry:
-    line = node.start_mark.line + 1
-    try:
-        return _entry(_value(node), line)
-    except _RepeatedField as error:
-        return Entry(line, {}, str(error))
-
-
-def _value(node: yaml.Node) -> Any:  # noqa: ANN401  (whatever a file may hold)
-    if isinstance(node, yaml.ScalarNode):
-        # Plain scalars have no style with the C parser (None or "") and with the Python one ("").
-        if node.style:
-            return str(node.value)
-        return None if node.value in _NULLS else Plain(node.value)
-    if isinstance(node, yaml.SequenceNode):
-        return [_value(child) for child in node.value]
-    return _mapping(node)
-
-
-def _mapping(node: yaml.Node) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    merged: dict[str, Any] = {}
-    for key, child in node.value:
-        name = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
-        if name == _MERGE:
-            bases = child.value if isinstance(child, yaml.SequenceNode) else [child]
-            for base in bases:
-                if isinstance(base, yaml.MappingNode):
-                    merged = {**_mapping(base), **merged}
-        elif name in found:
-            msg = f"field {name!r} is written twice"
-            raise _RepeatedField(msg)
-        else:
-            found[name] = _value(child)
-    return {**merged, **found}
-
-
-def _alias_fault(root: yaml.Node) -> str | None:
-    """Refuse files whose anchors unfold to far more than is written, without unfolding them."""
-    sizes: dict[int, int] = {}
-    stack: list[tuple[yaml.Node, bool]] = [(root, False)]
-    open_nodes: set[int] = set()
-    while stack:
-        node, done = stack.pop()
-        if done:
-            open_nodes.discard(id(node))
-            sizes[id(node)] = 1 + sum(sizes[id(child)] for child in _children(node))
-            continue
-        if id(node) in sizes:
-            continue
-        if isinstance(node, yaml.ScalarNode):
-            sizes[id(node)] = 1
-            continue
-        open_nodes.add(id(node))
-        stack.append((node, True))
-        for child in _children(node):
-            if id(child) in open_nodes:
-                return f"line {child.start_mark.line + 1}: an anchor holds itself"
-            stack.append((child, False))
-    if sizes[id(root)] > min(_MAX_NODES, _ALIAS_FACTOR * len(sizes) + 1000):
-        return f"its anchors unfold to {sizes[id(root)]:,} values from {len(sizes):,} written ones; write them out"
-    return None
-
-
-def _children(node: yaml.Node) -> list[yaml.Node]:
-    if isinstance(node, yaml.MappingNode):
-        return [part for pair in node.value for part in pair]
-    return list(node.value) if isinstance(node, yaml.SequenceNode) else []

@@ -1,42 +1,23 @@
 -- citations: one row a citation in an answer, its position as a rectangle on an axis.
--- columns: result_no, citation_no, chunk_id, path, doc_id, axis (null: the path alone), low, high, bottom, top
+-- columns: result_no, citation_no, chunk_id, doc_id (of the path), axis (null: the path alone), low, high, bottom, top
 -- kind: table
---
--- The path leads to its document through the table of documents. Where there is no such table, the
--- hits of the same answer know both.
-WITH positions AS (
+SELECT
+    c.result_no,
+    c.citation_no,
+    COALESCE(c.chunk_id, c.citation.chunk_id) AS chunk_id,
+    d.doc_id,
+    CASE WHEN span_high(c.citation) > span_low(c.citation) AND span_top(c.citation) > span_bottom(c.citation)
+         THEN span_axis(c.citation.kind, c.citation.page) END AS axis,
+    span_low(c.citation)                      AS low,
+    span_high(c.citation)                     AS high,
+    span_bottom(c.citation)                   AS bottom,
+    span_top(c.citation)                      AS top
+FROM (
     SELECT
         result_no,
-        citation_no,
-        json_text(COALESCE(chunk_id, citation.chunk_id)) AS chunk_id,
-        json_text(citation.path)                         AS path,
-        span_axis(citation.kind, citation.page)          AS axis,
-        span_low(citation)                               AS low,
-        span_high(citation)                              AS high,
-        span_bottom(citation)                            AS bottom,
-        span_top(citation)                               AS top
-    FROM parsed_citations
-    WHERE result_no NOT IN (SELECT result_no FROM results WHERE failed)
-),
-
-paths_in_hits AS (
-    SELECT result_no, doc_path, MIN(doc_id) AS doc_id
-    FROM hits
-    WHERE NOT EXISTS (SELECT 1 FROM documents)
-    GROUP BY result_no, doc_path
-)
-
-SELECT
-    p.result_no,
-    p.citation_no,
-    p.chunk_id,
-    p.path,
-    COALESCE(d.doc_id, h.doc_id) AS doc_id,
-    CASE WHEN p.high > p.low AND p.top > p.bottom THEN p.axis END AS axis,
-    p.low,
-    p.high,
-    p.bottom,
-    p.top
-FROM positions AS p
-LEFT JOIN documents AS d ON d.path = p.path
-LEFT JOIN paths_in_hits AS h ON h.result_no = p.result_no AND h.doc_path = p.path
+        UNNEST(range(1, len(r.answer.citations) + 1)) AS citation_no,
+        UNNEST(r.answer.citations, max_depth := 2)
+    FROM parsed
+    WHERE result_no IN (SELECT result_no FROM results WHERE grounded AND NOT failed)
+) AS c
+LEFT JOIN documents AS d ON d.path = c.citation.path

@@ -1,8 +1,18 @@
--- parsed_hits: one row a stored hit, each field still a piece of JSON.
--- columns: result_no, position (place in the list, from 1), rank, chunk_id, doc_id, doc_path, score
--- kind: view
+-- parsed_hits: one row a stored hit, those of failed and unreadable rows too.
+-- columns: result_no, position, rank (null: not a whole number from 1), chunk_id, doc_id, score, rank_json
+-- kind: table
 SELECT
     result_no,
-    UNNEST(range(1, len(r.hits_top_k) + 1)) AS position,
-    UNNEST(r.hits_top_k, recursive := true)
-FROM parsed
+    position,
+    CASE WHEN rank IS NULL THEN position ELSE json_rank(rank) END AS rank,
+    chunk_id,
+    doc_id,
+    score,
+    rank AS rank_json
+FROM (
+    SELECT
+        result_no,
+        UNNEST(range(1, len(r.hits_top_k) + 1)) AS position,
+        UNNEST(r.hits_top_k, recursive := true)
+    FROM parsed
+)

@@ -1,5 +1,6 @@
 -- queries: one row a golden query.
--- columns: query_id, query, answerable, should_refuse (null: the labels do not say), lang, difficulty, category, query_group
+-- columns: query_id, query, answerable, should_refuse (null: the labels do not say),
+--          n_expected_chunks, n_expected_docs, lang, difficulty, category, query_group
 -- kind: table
 SELECT
     e.id         AS query_id,
@@ -10,6 +11,8 @@ SELECT
         WHEN len(e.expected_doc_ids) = 0 AND COALESCE(len(e.expected_chunk_ids), 0) = 0 THEN true
         WHEN len(e.expected_doc_ids) > 0                                               THEN false
     END          AS should_refuse,
+    COALESCE(list_unique(e.expected_chunk_ids), 0) AS n_expected_chunks,
+    COALESCE(list_unique(e.expected_doc_ids), 0)   AS n_expected_docs,
     e.lang       AS lang,
     e.difficulty AS difficulty,
     e.category   AS category,

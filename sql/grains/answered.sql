@@ -21,16 +21,8 @@ WITH asked AS (
     FROM missing_queries
 ),
 
-chunk_counts AS (
-    SELECT query_id, COUNT(*) AS n FROM expected_chunks GROUP BY query_id
-),
-
-doc_counts AS (
-    SELECT query_id, COUNT(*) AS n FROM expected_docs GROUP BY query_id
-),
-
 known_chunks AS (
-    SELECT COUNT(*) > 0 AS known FROM chunks
+    SELECT (SELECT COUNT(*) FROM chunks) > 0 AND (SELECT COUNT(*) FROM documents) > 0 AS known
 )
 
 SELECT
@@ -49,8 +41,8 @@ SELECT
     COALESCE(c.n_citations_resolved, 0) AS n_citations_resolved,
     k.known                             AS chunks_known,
     q.should_refuse,
-    COALESCE(ec.n, 0)                   AS n_expected_chunks,
-    COALESCE(ed.n, 0)                   AS n_expected_docs,
+    COALESCE(q.n_expected_chunks, 0)    AS n_expected_chunks,
+    COALESCE(q.n_expected_docs, 0)      AS n_expected_docs,
     COALESCE(ru.n_rules, 0)             AS n_rules,
     COALESCE(ru.n_rules_broken, 0)      AS n_rules_broken,
     q.category,
@@ -60,7 +52,5 @@ SELECT
 FROM asked AS a
 CROSS JOIN known_chunks AS k
 LEFT JOIN queries AS q ON q.query_id = a.query_id
-LEFT JOIN chunk_counts AS ec ON ec.query_id = a.query_id
-LEFT JOIN doc_counts AS ed ON ed.query_id = a.query_id
 LEFT JOIN rule_matches AS ru ON ru.result_no = a.result_no
 LEFT JOIN citation_matches AS c ON c.result_no = a.result_no
