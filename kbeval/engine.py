@@ -140,7 +140,8 @@ class Session:
 
     def frame(self, sql: str, parameters: list[Any] | None = None) -> pl.DataFrame:
         """A query's result as a Polars frame."""
-        return self.execute(sql, parameters).pl()
+        frame: pl.DataFrame = self.connection.sql(sql, params=parameters).pl()
+        return frame
 
     def close(self) -> None:
         """Forget everything and remove what was spilled to disk."""

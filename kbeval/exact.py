@@ -21,8 +21,8 @@ def rounded_mean(total: Decimal, count: int) -> float:
     units = int(total.scaleb(SCALE))
     step = 10 ** (SCALE - DECIMALS) * count
     tolerance = _TIE * count
-    magnitude = (2 * abs(units) + step + 2 * tolerance) // (2 * step)
-    return (magnitude if units >= 0 else -magnitude) / 10**DECIMALS
+    magnitude: int = (2 * abs(units) + step + 2 * tolerance) // (2 * step)
+    return float(magnitude if units >= 0 else -magnitude) / 10**DECIMALS
 
 
 def rounded(value: float) -> float:

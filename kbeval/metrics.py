@@ -99,7 +99,7 @@ def _checked(name: str, summary: str, expression: str, fields: Mapping[str, str]
     if not _NAME.fullmatch(name):
         raise fail(f"{name!r} is not a metric name; use small letters, digits and _")
     if not expression:
-        raise fail("there is no SQL expression after the header")
+        raise fail(f"{name} has no SQL expression")
     grain = fields.get("grain", "ranked")
     if grain not in GRAINS:
         raise fail(f"grain is {grain!r}; it must be one of {', '.join(GRAINS)}")
@@ -173,7 +173,7 @@ def catalogue(
 
 def find_metric(metrics: Sequence[Metric], name: str) -> Metric:
     """One metric by name, `hit_at_k.5` included."""
-    wanted = name.split(".")[0]
+    wanted = name.partition(".")[0]
     for metric in metrics:
         if metric.name == wanted:
             return metric

@@ -59,10 +59,10 @@ class AggregateMetrics:
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
         """Read a stored object. One written before a key existed still loads: no map, no number."""
-        known = {
-            name: _k_map(stored.get(name)) if name in MAPS else stored.get(name) for name in CONTRACT
+        known: dict[str, Any] = {
+            name: _k_map(stored.get(name)) if name in MAPS else _plain(stored.get(name)) for name in CONTRACT
         }
-        sections = {name: dict(stored.get(name) or {}) for name in _SECTIONS}
+        sections: dict[str, Any] = {name: dict(stored.get(name) or {}) for name in _SECTIONS}
         extra = {
             name: _k_map(value) if _is_k_map(value) else value
             for name, value in stored.items()
@@ -111,4 +111,8 @@ def _is_k_map(value: Any) -> bool:  # noqa: ANN401
 
 
 def _k_map(value: Any) -> KMap:  # noqa: ANN401
-    return {int(k): number for k, number in value.items()} if isinstance(value, dict) else {}
+    return {int(k): _plain(v) for k, v in value.items() if str(k).isdigit()} if isinstance(value, dict) else {}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401  (a number, or nothing where something else is stored)
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None

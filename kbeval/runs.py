@@ -37,7 +37,8 @@ def find_run(runs: Sequence[Run], name: str, database: str) -> Run:
         return beginning[0]
     if beginning:
         some = ", ".join(shown(run.run_id) for run in beginning[:3])
-        msg = f"{shown(name)!r} fits {len(beginning)} runs ({some}{', …' if len(beginning) > 3 else ''}); write more of it"
+        more = ", …" if len(beginning) > 3 else ""
+        msg = f"{shown(name)!r} fits {len(beginning)} runs ({some}{more}); write more of it"
         raise UsageError(msg)
     hint = did_you_mean(name, by_id) or "; see 'kbeval runs'"
     msg = f"there is no run {shown(name)!r} in {database}{hint}"

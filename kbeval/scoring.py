@@ -109,11 +109,14 @@ class Scored:
 class Scoring:
     """An open session over some runs of a database. Ask it for scores, aggregates, or any relation."""
 
-    def __init__(self, session: Session, golden: Golden, runs: Sequence[Run], options: ScoreOptions) -> None:
+    def __init__(
+        self, session: Session, source: SqliteSource, golden: Golden, runs: Sequence[Run], options: ScoreOptions
+    ) -> None:
         if options.by is not None and options.by not in SLICE_FIELDS:
             hint = did_you_mean(options.by, SLICE_FIELDS)
             msg = f"cannot slice by {options.by!r}{hint or '; there is ' + ', '.join(SLICE_FIELDS)}"
             raise UsageError(msg)
+        self.source = source
         self.golden = golden
         self.runs = list(runs)
         self.options = options
@@ -123,7 +126,9 @@ class Scoring:
         session.add_loaders({"golden_entries": golden.loader(), "settings": self._load_settings})
 
     def _load_settings(self, session: Session) -> None:
-        session.execute("CREATE TABLE settings AS SELECT $1::BOOLEAN AS missing_as_zero", [self.options.missing_as_zero])
+        session.execute(
+            "CREATE TABLE settings AS SELECT $1::BOOLEAN AS missing_as_zero", [self.options.missing_as_zero]
+        )
 
     # --- scores ---------------------------------------------------------------------------------
 
@@ -138,12 +143,12 @@ class Scoring:
     def scoring_sql(self) -> str:
         """The one query that computes every metric of every run."""
         number = {column: f"m{place}" for place, column in enumerate(self.columns)}
-        passes, choices = [], []
-        for metric in self.metrics:
-            for column in metric.columns:
-                choices.append(
-                    f'CASE WHEN ({metric.over}\n) THEN {number[column]} END AS "{column.name}"'
-                )
+        choices = [
+            f'CASE WHEN ({metric.over}\n) THEN {number[column]} END AS "{column.name}"'
+            for metric in self.metrics
+            for column in metric.columns
+        ]
+        passes = []
         for grain in dict.fromkeys(metric.grain for metric in self.metrics):
             values = [
                 f"CAST((\n{metric.expression_at(column.k)}\n) AS DOUBLE) AS {number[column]}"
@@ -306,6 +311,15 @@ class Scoring:
         )[0]
         if not known and answers:
             yield "citation_coverage has no value: the database has no table 'chunks', or it is empty"
+        self.session.need("foreign_chunks")
+        for run_id, version, foreign, expected, owner in self.session.rows(
+            "SELECT r.run_id, r.chunker_version, f.n_foreign, f.n_expected, f.owner FROM foreign_chunks AS f"
+            " JOIN runs AS r ON r.chunker_version = f.chunker_version WHERE 2 * f.n_foreign > f.n_expected ORDER BY 1"
+        ):
+            yield (
+                f"run {run_id} was made with chunker {version}, but {foreign:,} of {expected:,} expected chunks are of"
+                f" {owner}, so it cannot hit them: look at recall_at_k_doc, or label again"
+            )
         for run_id, aggregate in scored.aggregates.items():
             ledger = aggregate.ledger
             if ledger["rows"] and ledger["rows"] == ledger["unknown"]:
@@ -357,7 +371,7 @@ def open_scoring(
         with session.building("parsed"):
             loaded = golden if isinstance(golden, Golden) else load_golden(golden)
             loaded.hash  # noqa: B018  (computed here, remembered for the provenance)
-        yield Scoring(session, loaded, chosen, options)
+        yield Scoring(session, source, loaded, chosen, options)
 
 
 def score_runs(

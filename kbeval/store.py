@@ -26,12 +26,7 @@ def store_json(
             connection.execute("BEGIN IMMEDIATE")
             try:
                 for run_id, text in sorted(aggregates.items()):
-                    cursor = connection.execute(
-                        "UPDATE eval_runs SET aggregate_json = ? WHERE run_id = ?", (text, run_id)
-                    )
-                    if cursor.rowcount != 1:
-                        msg = f"run {run_id!r} is no longer in {path}; nothing was stored, score again"
-                        raise DatabaseError(msg)
+                    _update(connection, run_id, text)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -39,6 +34,13 @@ def store_json(
                 raise
     except sqlite3.Error as error:
         raise _explained(path, timeout_ms, error) from error
+
+
+def _update(connection: sqlite3.Connection, run_id: str, text: str) -> None:
+    cursor = connection.execute("UPDATE eval_runs SET aggregate_json = ? WHERE run_id = ?", (text, run_id))
+    if cursor.rowcount != 1:
+        msg = f"run {run_id!r} is no longer in the database; nothing was stored, score again"
+        raise DatabaseError(msg)
 
 
 def _connect(path: Path, timeout_ms: int) -> sqlite3.Connection:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from kbeval.engine import Loader, Session
 
 # What the scorer's relations read of an entry; see sql/facts/.
-_STRUCTURE = json.dumps({
+_STRUCTURE = json.dumps(
+    {
         "id": "VARCHAR",
         "query": "VARCHAR",
         "answerable": "BOOLEAN",
@@ -41,7 +42,8 @@ _STRUCTURE = json.dumps({
         "category": "VARCHAR",
         "group": "VARCHAR",
         "tags": ["VARCHAR"],
-})
+    }
+)
 
 
 @dataclass

@@ -105,11 +105,13 @@ def _supports(value: Value) -> list[dict[str, Value]]:
     for number, support in enumerate(value):
         try:
             heading = support.get("heading_path")
-            supports.append({
-                "rel_path": _text(support.get("rel_path")),
-                "heading_path": _texts(heading) if isinstance(heading, list) else _any_text(heading or ""),
-                "snippets": _texts(support.get("snippets") or []),
-            })
+            supports.append(
+                {
+                    "rel_path": _text(support.get("rel_path")),
+                    "heading_path": _texts(heading) if isinstance(heading, list) else _any_text(heading or ""),
+                    "snippets": _texts(support.get("snippets") or []),
+                }
+            )
         except _WrongError as error:
             msg = f"support {number}: rel_path, heading_path or snippets {error}"
             raise _WrongError(msg) from None
@@ -176,41 +178,55 @@ def check_entries(entries: Sequence[Entry]) -> Checked:
 
 
 def _check_entry(number: int, entry: Entry, checked: Checked, unknown: dict[str, list[int]]) -> None:
-    def fault(text: str) -> None:
+    texts = [entry.fault] if entry.fault is not None else []
+    values: dict[str, Value] = {}
+    if entry.fault is None:
+        texts = _read_fields(entry, values, unknown)
+        if "required_support_groups" in values:
+            texts += _group_numbers(values)
+        if "id" in values:
+            if values["id"] in checked.lines:
+                texts.append(f"id {values['id']!r} is used before, at line {checked.lines[values['id']]}")
+            else:
+                checked.lines[values["id"]] = entry.line
+                checked.entries.append(values)
+    if texts:
         name = entry.fields.get("id", entry.fields.get("qid"))
         label = f"entry {number} ({name!s})" if isinstance(name, str) and name else f"entry {number}"
-        checked.faults.append((entry.line, f"line {entry.line}, {label}: {text}"))
+        checked.faults += [(entry.line, f"line {entry.line}, {label}: {text}") for text in texts]
 
-    if entry.fault is not None:
-        fault(entry.fault)
-        return
-    values: dict[str, Value] = {}
+
+def _read_fields(entry: Entry, values: dict[str, Value], unknown: dict[str, list[int]]) -> list[str]:
+    """Bring the fields to their one spelling in `values`; returns what is wrong."""
+    faults = []
     given: dict[str, str] = {}
     for spelling, value in entry.fields.items():
         known = SPELLINGS.get(spelling, spelling)
         if known not in FIELDS:
             unknown.setdefault(spelling, []).append(entry.line)
         elif known in given:
-            fault(f"{given[known]!r} and {spelling!r} mean the same; keep one")
+            faults.append(f"{given[known]!r} and {spelling!r} mean the same; keep one")
         elif value is not None:
             given[known] = spelling
             try:
                 values[known] = FIELDS[known](value)
             except _WrongError as error:
-                fault(f"{spelling} {error}")
-    for required, also in (("id", "qid"), ("query", "question")):
-        if required not in given:
-            fault(f"has no {required!r} (or {also!r})")
-    if "required_support_groups" in values:
-        supports = len(values.get("gold_supports", []))
-        for support in sorted({n for group in values["required_support_groups"] for n in group if n >= supports}):
-            fault(f"required_support_groups points at support {support}, but there are {supports} (from 0)")
-    if "id" in values:
-        if values["id"] in checked.lines:
-            fault(f"id {values['id']!r} is used before, at line {checked.lines[values['id']]}")
-        else:
-            checked.lines[values["id"]] = entry.line
-            checked.entries.append(values)
+                faults.append(f"{spelling} {error}")
+    faults += [
+        f"has no {required!r} (or {also!r})"
+        for required, also in (("id", "qid"), ("query", "question"))
+        if required not in given
+    ]
+    return faults
+
+
+def _group_numbers(values: dict[str, Value]) -> list[str]:
+    supports = len(values.get("gold_supports", []))
+    wrong = {number for group in values["required_support_groups"] for number in group if number >= supports}
+    return [
+        f"required_support_groups points at support {number}, but there are {supports}, counted from 0"
+        for number in sorted(wrong)
+    ]
 
 
 def group_faults(checked: Checked) -> list[Fault]:

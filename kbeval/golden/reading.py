@@ -109,6 +109,7 @@ def _is_json(text: str) -> bool:
 
 
 def as_entry(value: Any, line: int) -> Entry:  # noqa: ANN401  (whatever a file may hold)
+    """An entry, whatever stands where one should."""
     if isinstance(value, dict):
         return Entry(line, value)
     return Entry(line, {}, "an entry must be a mapping of fields")
@@ -128,7 +129,7 @@ def _read_jsonl(text: str) -> Iterator[Entry]:
 
 def _read_json_list(path: Path, text: str) -> list[Entry]:
     """A JSON list, entry by entry, so that each knows its line."""
-    entries = []
+    entries: list[Entry] = []
     line, counted = 1, 0
     at = text.index("[") + 1
     try:
@@ -146,14 +147,17 @@ def _read_json_list(path: Path, text: str) -> list[Entry]:
             at = _skip_space(text, at)
             if text[at : at + 1] == "]":
                 break
-            if text[at : at + 1] != ",":
-                raise json.JSONDecodeError("expected ',' or ']'", text, at)
+            _require(text[at : at + 1] == ",", "expected ',' or ']'", text, at)
             at += 1
-        if _skip_space(text, at + 1) != len(text):
-            raise json.JSONDecodeError("text after the list", text, at + 1)
+        _require(_skip_space(text, at + 1) == len(text), "text after the list", text, at + 1)
     except json.JSONDecodeError as error:
         raise GoldenError(str(path), [f"line {error.lineno}: not valid JSON: {error.msg}"]) from error
     return entries
+
+
+def _require(condition: bool, message: str, text: str, at: int) -> None:
+    if not condition:
+        raise json.JSONDecodeError(message, text, at)
 
 
 def _skip_space(text: str, at: int) -> int:

@@ -22,6 +22,7 @@ _MERGE = "<<"
 
 
 def read_yaml(path: Path, text: str) -> list[Entry]:
+    """The entries of a YAML list. Raises GoldenError where the file as a whole cannot be read."""
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     try:
         root = yaml.compose(text, Loader=loader)

@@ -7,6 +7,7 @@ connection here is always closed before `kbeval.store` opens the same file, and 
 
 from __future__ import annotations
 
+import json
 import os
 import urllib.parse
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kbeval.errors import DatabaseError
 from kbeval.locks import lock_holders
+from kbeval.model import AggregateMetrics
 
 if TYPE_CHECKING:
     import duckdb
@@ -51,6 +53,14 @@ class Run:
     config_json: str
     aggregate_json: str
     rows: int
+
+    def aggregate(self) -> AggregateMetrics | None:
+        """The stored numbers; None where the run has not been scored, or not by anything we can read."""
+        try:
+            stored = json.loads(self.aggregate_json)
+        except (ValueError, RecursionError):
+            return None
+        return AggregateMetrics.from_dict(stored) if isinstance(stored, dict) and stored else None
 
 
 class SqliteSource:
@@ -216,6 +226,14 @@ class SqliteSource:
                 session.connection.register(name, stream)
 
         return load
+
+
+def stored_runs(path: str | os.PathLike[str]) -> list[Run]:
+    """Every run of a database, oldest first."""
+    import duckdb
+
+    with duckdb.connect(":memory:") as reader, SqliteSource(path, reader) as source:
+        return source.runs()
 
 
 def database_size(path: str | os.PathLike[str]) -> int:

@@ -25,10 +25,10 @@ def load_golden(path: str) -> dict[str, dict[str, Any]]:
 def load_chunks(connection: sqlite3.Connection) -> dict[str, list[tuple[int, int]]]:
     """Line spans of every chunk, by the path of its document."""
     paths = dict(connection.execute("SELECT doc_id, workspace_path FROM documents"))
-    spans = defaultdict(list)
+    spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
     for doc_id, spans_json in connection.execute("SELECT doc_id, source_spans_json FROM chunks"):
         for span in json.loads(spans_json):
-            spans[paths.get(doc_id)].append((span["start"], span["end"]))
+            spans[paths.get(doc_id, "")].append((span["start"], span["end"]))
     return spans
 
 
@@ -97,17 +97,13 @@ def score_query(
             good = bool(citations) and all(resolves(item["citation"], chunks) for item in citations)
             values["citation_coverage"].append(1 if good else 0)
     answerable = entry.get("answerable")
-    should_refuse = answerable is False or (
-        answerable is None and entry.get("expected_doc_ids") == [] and not expected
-    )
+    should_refuse = answerable is False or (answerable is None and entry.get("expected_doc_ids") == [] and not expected)
     if should_refuse and answer is not None:
         values["refusal_correctness"].append(0 if answer.get("grounded") else 1)
 
 
 def resolves(citation: dict[str, Any], chunks: dict[str, list[tuple[int, int]]]) -> bool:
-    return any(
-        start <= citation["end"] and citation["start"] <= end for start, end in chunks.get(citation["path"], ())
-    )
+    return any(start <= citation["end"] and citation["start"] <= end for start, end in chunks.get(citation["path"], ()))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,50 @@
+# What can be done here. Every target makes the virtual environment it needs.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+PEERS  := $(VENV)/.peers
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format type bench build clean
+
+help:  ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY)  ## make a small workspace in kbeval-demo/ and score it
+	@$(BIN)/kbeval demo
+
+test: $(PEERS) lint type  ## run every check: ruff, mypy, pytest
+	$(BIN)/pytest -n auto
+
+lint: $(READY)  ## ruff: style and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(READY)  ## write the formatting that lint wants
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+type: $(READY)  ## mypy, strict
+	$(BIN)/mypy
+
+bench: $(PEERS)  ## measure kbeval against a plain Python scorer and its peers
+	$(BIN)/python -m tests.bench
+
+build: $(READY)  ## build the wheel and the source archive into dist/
+	$(BIN)/python -m build
+
+clean:  ## remove everything that was made here
+	rm -rf $(VENV) build dist kbeval-demo bench-data *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(READY): pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kbeval needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable . --group dev
+	@touch $@
+
+$(PEERS): $(READY)
+	$(BIN)/python -m pip install --quiet --group peers
+	@touch $@

@@ -1,0 +1,88 @@
+"""The command line: parse, call, print, nothing else. A module a family of commands, loaded when it is used."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from kbeval import __version__
+from kbeval.errors import KbevalError
+
+# In the order in which someone new needs them.
+COMMANDS = {
+    "demo": "kbeval.cli.demo",
+    "score": "kbeval.cli.score",
+    "runs": "kbeval.cli.runs",
+    "show": "kbeval.cli.show",
+    "metrics": "kbeval.cli.metrics",
+    "explain": "kbeval.cli.metrics",
+    "check": "kbeval.cli.check",
+}
+
+
+class _Commands(click.Group):
+    """Knows every command by name and imports only the one that is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  (click's signature)
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(COMMANDS[cmd_name]), f"{cmd_name}_command")
+        if not isinstance(command, click.Command):
+            raise TypeError(cmd_name)
+        return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:  # noqa: ANN401  (click's triple)
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from kbeval.metrics import did_you_mean
+
+            hint = did_you_mean(args[0], COMMANDS) or "; see 'kbeval --help'"
+            ctx.fail(f"there is no command {args[0]!r}{hint}")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="kbeval")
+def cli() -> None:
+    """Score stored evaluation runs of knowledge bases and RAG systems.
+
+    Try 'kbeval demo' first: it makes a small workspace, scores it and says what to try next.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line and exit; every error becomes its line and its exit code here."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command and return its exit code: 0 done, 1 the answer is no, 2 could not, 130 interrupted."""
+    try:
+        code = cli.main(args=arguments, prog_name="kbeval", standalone_mode=False)
+        sys.stdout.flush()
+    except click.exceptions.Exit as stop:
+        code = stop.exit_code
+    except click.UsageError as error:
+        code = _fail(error.format_message(), f"see '{error.ctx.command_path} --help'" if error.ctx else None)
+    except click.ClickException as error:
+        code = _fail(error.format_message())
+    except KbevalError as error:
+        code = _fail(str(error), code=error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        code = _fail("interrupted; nothing was stored", code=130)
+    except BrokenPipeError:
+        # Whoever read our output has stopped, as `| head` does. Nothing more can be said to them.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    return code if isinstance(code, int) else 0
+
+
+def _fail(message: str, advice: str | None = None, code: int = 2) -> int:
+    click.echo(f"kbeval: {message}" + (f"; {advice}" if advice else ""), err=True)
+    return code

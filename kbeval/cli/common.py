@@ -1,0 +1,179 @@
+"""What commands share: the options that mean the same everywhere, and how output is written."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import click
+
+from kbeval.config import Config, load_config
+from kbeval.errors import UsageError
+from kbeval.render.table import FORMATS, Cell, Column, json_text, render
+from kbeval.text import shown
+
+if TYPE_CHECKING:
+    from kbeval.scoring import ScoreOptions
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:  # noqa: ANN401  (click's settings)
+    return click.option(*names, **settings)
+
+
+db_option = _option("--db", metavar="FILE", envvar="KBEVAL_DB", help="SQLite database with the runs  [KBEVAL_DB]")
+golden_option = _option(
+    "--golden", metavar="FILE", envvar="KBEVAL_GOLDEN", help="golden queries: YAML, JSON or JSONL  [KBEVAL_GOLDEN]"
+)
+format_option = _option(
+    "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="how to print the data"
+)
+
+
+def engine_options(command: Command) -> Command:
+    """--threads and --memory-limit."""
+    threads = _option(
+        "--threads", type=click.IntRange(1, 1024), envvar="KBEVAL_THREADS", help="processor threads  [KBEVAL_THREADS]"
+    )
+    memory = _option("--memory-limit", metavar="SIZE", help="memory for the engine, like 400MB; the rest goes to disk")
+    return threads(memory(command))
+
+
+def metric_options(command: Command) -> Command:
+    """--k and --metrics."""
+    ks = _option("--k", "extra_ks", metavar="1,5,20", callback=parse_ks, help="more values of k, beside 1,3,5,10")
+    own = _option("--metrics", "metrics_dir", metavar="DIR", help="folder with your own metrics, one .sql file each")
+    return ks(own(command))
+
+
+def parse_ks(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...]:
+    """`1,5,20` as numbers."""
+    if text is None:
+        return ()
+    try:
+        found = tuple(sorted({int(part) for part in text.split(",")}))
+    except ValueError:
+        found = ()
+    if not found or found[0] < 1 or found[-1] > 1_000_000_000:
+        msg = f"{text!r} is not a list of whole numbers from 1; write it like 1,5,20"
+        raise click.BadParameter(msg, ctx, param)
+    return found
+
+
+class Settings:
+    """Flags and environment first, then the config file."""
+
+    def __init__(self, **flags: Any) -> None:  # noqa: ANN401  (the command's options)
+        self._flags = {name: value for name, value in flags.items() if value not in (None, ())}
+        self.config: Config = load_config(Path.cwd())
+
+    def get(self, key: str) -> Any:  # noqa: ANN401  (typed by the option or by config.KEYS)
+        return self._flags.get(key, self.config.get(key))
+
+    def db(self) -> str:
+        return self._required("db", "the database")
+
+    def golden(self) -> str:
+        return self._required("golden", "the golden file")
+
+    def _required(self, key: str, what: str) -> str:
+        value = self.get(key)
+        if not value:
+            msg = f'say which is {what}: --{key} FILE, KBEVAL_{key.upper()} or {key} = "…" in kbeval.toml'
+            raise UsageError(msg)
+        return str(value)
+
+    def score_options(self, **more: Any) -> ScoreOptions:  # noqa: ANN401  (fields of ScoreOptions)
+        """Everything that the flags and the file say about scoring."""
+        from kbeval.metrics import metrics_in_config
+        from kbeval.scoring import ScoreOptions
+
+        configured = metrics_in_config(self.config.get("metrics") or {}, str(self.config.path))
+        folder = self.get("metrics_dir")
+        return ScoreOptions(
+            extra_ks=tuple(self._flags.get("extra_ks") or self.config.get("k") or ()),
+            metric_folders=(Path(folder),) if folder else (),
+            configured_metrics=configured,
+            threads=self.get("threads"),
+            memory_limit=self.get("memory_limit"),
+            **more,
+        )
+
+
+# --- output: data to stdout, everything else to stderr ---------------------------------------------
+
+
+def wants_colour() -> bool:
+    """Colours only for eyes: at a terminal, and unless NO_COLOR says otherwise."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, style: str) -> str:
+    """Bold or dim, where colours are wanted."""
+    if not style or not wants_colour():
+        return text
+    return click.style(text, bold=style == "bold" or None, dim=style == "dim" or None)
+
+
+def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], form: str) -> None:
+    """Print a table in the asked format."""
+    click.echo(render(columns, rows, form, paint), color=wants_colour())
+
+
+def print_json(value: Any) -> None:  # noqa: ANN401  (anything that JSON can hold)
+    """Print JSON."""
+    click.echo(json_text(value))
+
+
+def note(text: str) -> None:
+    """Say something beside the data."""
+    click.echo("\n".join(shown(line) for line in text.splitlines()), err=True)
+
+
+def warn(text: str) -> None:
+    """Say that something may be wrong."""
+    note(f"kbeval: warning: {text}")
+
+
+class Progress:
+    """What is going on and for how long, on stderr, at a terminal, once it takes longer than a moment."""
+
+    DELAY = 0.7
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._text = "starting"
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True) if sys.stderr.isatty() else None
+
+    def step(self, text: str) -> None:
+        self._text = text
+
+    def _run(self) -> None:
+        written = False
+        while not self._stop.wait(0.1 if written else self.DELAY):
+            sys.stderr.write(f"\r\x1b[K{self._text} … {time.monotonic() - self._started:.0f} s")
+            sys.stderr.flush()
+            written = True
+        if written:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+    def __enter__(self) -> Self:
+        if self._thread:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        if self._thread:
+            self._thread.join()

@@ -1,0 +1,76 @@
+"""`kbeval metrics` and `kbeval explain`: what is measured, and how."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbeval.cli import common
+
+if TYPE_CHECKING:
+    from kbeval.metrics import Metric
+
+
+@click.command("metrics")
+@common.metric_options
+@common.format_option
+def metrics_command(form: str, **flags: Any) -> int:  # noqa: ANN401
+    """List every metric: the shipped ones and your own."""
+    from kbeval.render.table import Column
+
+    metrics = common.Settings(**flags).score_options().metrics()
+    columns = [
+        Column("metric"),
+        Column("k"),
+        Column("what_it_measures", "what it measures", 110),
+        Column("from", width=40),
+    ]
+    rows = [[m.name, ",".join(map(str, m.ks)) or None, m.summary, m.origin] for m in metrics]
+    common.print_table(columns, rows, form)
+    return 0
+
+
+@click.command("explain")
+@click.argument("metric")
+@common.metric_options
+@click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", help="how to print it")
+def explain_command(metric: str, form: str, **flags: Any) -> int:  # noqa: ANN401
+    """Explain one metric: what it means, what it applies to, and its SQL."""
+    from kbeval.metrics import find_metric
+
+    found = find_metric(common.Settings(**flags).score_options().metrics(), metric)
+    if form == "json":
+        common.print_json(_as_json(found))
+        return 0
+    none = "null" if found.none is None else f"{found.none:g}"
+    how = "the mean over those queries" if found.aggregation == "mean" else "how many of those queries have it"
+    lines = [
+        common.paint(found.name, "bold") + f": {found.summary}",
+        "",
+        f"applies to   {found.over}",
+        f"computed on  {found.grain}: " + ("one row a hit" if found.grain == "ranked" else "one row a query"),
+        f"at k         {', '.join(map(str, found.ks))}" if found.ks else "",
+        f"for a run    {how}, rounded to four decimals; {none} where it applies to none",
+        f"better       {'higher' if found.higher_is_better else 'lower'}",
+        f"defined in   {found.origin if found.origin != 'kbeval' else f'sql/metrics/{found.name}.sql'}",
+        "",
+        *(f"    {line}" for line in found.expression.splitlines()),
+    ]
+    click.echo("\n".join(line for place, line in enumerate(lines) if line or place in (1, 8)))
+    return 0
+
+
+def _as_json(metric: Metric) -> dict[str, Any]:
+    return {
+        "name": metric.name,
+        "summary": metric.summary,
+        "grain": metric.grain,
+        "over": metric.over,
+        "k": list(metric.ks),
+        "none": metric.none,
+        "aggregation": metric.aggregation,
+        "better": "higher" if metric.higher_is_better else "lower",
+        "from": metric.origin,
+        "expression": metric.expression,
+    }

@@ -1,0 +1,76 @@
+"""`kbeval runs`: what is in the database."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbeval.cli import common
+
+if TYPE_CHECKING:
+    from kbeval.render.table import Cell
+    from kbeval.sources.sqlite import Run
+
+
+@click.command("runs")
+@common.db_option
+@common.format_option
+def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
+    """List the stored runs, oldest first, with the numbers they were last scored with."""
+    from kbeval.render.table import Column
+    from kbeval.sources.sqlite import stored_runs
+
+    database = common.Settings(**flags).db()
+    runs = stored_runs(database)
+    if not runs and form == "table":
+        common.note(f"{database} holds no runs yet")
+        return 0
+    columns = [
+        Column("run_id", "run", 36),
+        Column("suite", width=16),
+        Column("created_at", "created"),
+        Column("commit_hash", "commit", 10),
+        Column("chunker_version", "chunker", 20),
+        Column("model", width=24),
+        Column("rows"),
+        Column("hit_at_k.5", "hit@5"),
+        Column("mrr"),
+    ]
+    common.print_table(columns, [_row(run) for run in runs], form)
+    if form == "table" and not all(run.aggregate() for run in runs):
+        common.note("a run without numbers has not been scored yet: kbeval score --all")
+    return 0
+
+
+def _row(run: Run) -> list[Cell]:
+    config = _config(run)
+    llm, embedding = config.get("llm"), config.get("embedding")
+    model = llm.get("model_id") if isinstance(llm, dict) else None
+    if model is None and isinstance(embedding, dict):
+        model = embedding.get("model")
+    aggregate = run.aggregate()
+    return [
+        run.run_id,
+        run.suite,
+        run.created_at,
+        run.commit_hash,
+        _text(config.get("chunker_version")),
+        _text(model),
+        run.rows,
+        aggregate.value("hit_at_k.5") if aggregate else None,
+        aggregate.value("mrr") if aggregate else None,
+    ]
+
+
+def _config(run: Run) -> dict[str, Any]:
+    try:
+        config = json.loads(run.config_json)
+    except (ValueError, RecursionError):
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
+def _text(value: Any) -> str | None:  # noqa: ANN401  (whatever the runner stored)
+    return None if value is None else str(value)

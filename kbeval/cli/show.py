@@ -1,0 +1,165 @@
+"""`kbeval show`: one run's numbers, its worst queries, or one query whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbeval.cli import common
+from kbeval.text import shown
+
+if TYPE_CHECKING:
+    from kbeval.inspecting import QueryDetail
+    from kbeval.model import AggregateMetrics
+
+
+@click.command("show")
+@click.argument("run")
+@click.option("--query", "query_id", metavar="ID", help="one query: its labels, hits, answer and scores")
+@click.option("--worst", type=click.IntRange(1, 1_000_000), metavar="N", help="the N queries that did worst")
+@click.option("--metric", metavar="M", help="on which metric, like mrr or hit_at_k.5  [default: mrr]")
+@common.db_option
+@common.golden_option
+@common.metric_options
+@common.format_option
+@common.engine_options
+def show_command(
+    run: str,
+    query_id: str | None,
+    worst: int | None,
+    metric: str | None,
+    form: str,
+    **flags: Any,  # noqa: ANN401
+) -> int:
+    """Show one run: its numbers, or with --worst or --query where they come from."""
+    if query_id is not None and worst is not None:
+        msg = "--query and --worst are two questions; ask one"
+        raise click.UsageError(msg, click.get_current_context())
+    if metric is not None and worst is None:
+        msg = "--metric goes with --worst N"
+        raise click.UsageError(msg, click.get_current_context())
+    settings = common.Settings(**flags)
+    if query_id is not None:
+        _show_query(settings, run, query_id, form)
+    elif worst is not None:
+        _show_worst(settings, run, worst, metric or "mrr", form)
+    else:
+        _show_numbers(settings, run, form)
+    return 0
+
+
+def _show_numbers(settings: common.Settings, name: str, form: str) -> None:
+    from kbeval.errors import UsageError
+    from kbeval.render.scores import number_table
+    from kbeval.runs import find_run
+    from kbeval.scoring import score_runs
+    from kbeval.sources.sqlite import stored_runs
+
+    run = find_run(stored_runs(settings.db()), name, settings.db())
+    aggregate = run.aggregate()
+    if aggregate is None and settings.get("golden"):
+        scored = score_runs(settings.db(), settings.golden(), [run.run_id], settings.score_options())
+        aggregate = scored.aggregates[run.run_id]
+        common.note("computed now; not stored yet: kbeval score " + run.run_id)
+    if aggregate is None:
+        msg = f"run {run.run_id} has not been scored yet: kbeval score {run.run_id} --golden FILE"
+        raise UsageError(msg)
+    if form == "json":
+        common.print_json(
+            {"run_id": run.run_id, "suite": run.suite, "created_at": run.created_at, "aggregate": aggregate.to_dict()}
+        )
+        return
+    if form == "table":
+        click.echo(common.paint(shown(run.run_id), "bold") + f"  {shown(run.suite)}  {shown(run.created_at)}")
+    common.print_table(*number_table(aggregate), form)
+    if form == "table":
+        _tell_ledger(aggregate)
+
+
+def _tell_ledger(aggregate: AggregateMetrics) -> None:
+    ledger = {name: count for name, count in aggregate.ledger.items() if isinstance(count, int)}
+    if ledger:
+        click.echo("ledger: " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in ledger.items()))
+    provenance = aggregate.provenance
+    if provenance:
+        click.echo("made by: " + ", ".join(f"{name} {value}" for name, value in provenance.items()))
+
+
+def _show_worst(settings: common.Settings, run: str, count: int, metric: str, form: str) -> None:
+    from kbeval.inspecting import worst_queries
+    from kbeval.render.table import Column
+    from kbeval.scoring import open_scoring
+
+    with common.Progress() as progress:
+        options = settings.score_options(on_step=progress.step)
+        with open_scoring(settings.db(), settings.golden(), [run], options) as scoring:
+            column, found = worst_queries(scoring, metric, count)
+    columns = [
+        Column("query_id", "query", 24),
+        Column(column.name),
+        Column("first_expected_rank", "first at rank"),
+        Column("text", width=80),
+    ]
+    common.print_table(columns, [[w.query_id, w.value, w.best_rank, w.query] for w in found], form)
+    if not found:
+        common.note(f"{column.name} applies to no query of this run")
+
+
+def _show_query(settings: common.Settings, run: str, query_id: str, form: str) -> None:
+    from kbeval.inspecting import query_detail
+    from kbeval.render.table import Column
+    from kbeval.scoring import open_scoring
+
+    with common.Progress() as progress:
+        options = settings.score_options(on_step=progress.step)
+        with open_scoring(settings.db(), settings.golden(), [run], options) as scoring:
+            detail = query_detail(scoring, query_id, scoring.source.result_json(scoring.runs[0].run_id, query_id))
+    if form == "json":
+        common.print_json(detail.to_dict())
+    elif form == "table":
+        _print_query(detail)
+    else:
+        common.print_table([Column("metric"), Column("value")], [list(pair) for pair in detail.scores.items()], form)
+
+
+def _print_query(detail: QueryDetail) -> None:
+    from kbeval.render.table import Column
+
+    text = detail.golden.get("query") or detail.stored.get("query") or ""
+    click.echo(common.paint(shown(detail.query_id), "bold") + f"  {shown(str(text))}")
+    labels = ("expected_chunk_ids", "expected_doc_ids", "must_contain", "forbidden", "answerable")
+    for label in labels:
+        if label in detail.golden:
+            value = detail.golden[label]
+            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value).lower()
+            click.echo(f"  {label.replace('_', ' '):20} {shown(text) or '(none)'}")
+    if not detail.golden:
+        click.echo("  not in the golden file: it counts in totals only")
+    if detail.error:
+        click.echo(f"  {'error':20} {shown(detail.error)}")
+    answer = detail.stored.get("answer")
+    if isinstance(answer, dict):
+        state = "" if answer.get("grounded") is not False else "  (refused)"
+        click.echo(f"  {'answer':20} {shown(str(answer.get('answer') or ''))}{state}")
+    click.echo()
+    if detail.hits:
+        marks = {(True, True): "chunk, doc", (True, False): "chunk", (False, True): "doc", (False, False): ""}
+        common.print_table(
+            [
+                Column("rank"),
+                Column("chunk_id", "chunk"),
+                Column("doc_id", "document"),
+                Column("score"),
+                Column("expected"),
+            ],
+            [
+                [h.rank, h.chunk_id, h.doc_id, h.score, marks[h.is_expected_chunk, h.is_expected_doc]]
+                for h in detail.hits
+            ],
+            "table",
+        )
+    else:
+        click.echo("no hits")
+    click.echo()
+    common.print_table([Column("metric"), Column("value")], [list(pair) for pair in detail.scores.items()], "table")

@@ -1,0 +1,86 @@
+"""Settings from `kbeval.toml`, or `[tool.kbeval]` in `pyproject.toml`: the nearest one upwards from here.
+
+A flag wins over an environment variable, which wins over the file. Paths in the file are meant from the
+folder that the file is in.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kbeval.errors import UsageError
+
+# What may stand in the file, and what it must be.
+KEYS: dict[str, type] = {
+    "db": str,
+    "golden": str,
+    "threads": int,
+    "memory_limit": str,
+    "k": list,
+    "metrics_dir": str,
+    "metrics": dict,
+}
+_PATHS = ("db", "golden", "metrics_dir")
+_NAMES = {str: "text", int: "a whole number", list: "a list", dict: "a table"}
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings of a file; empty where there is none."""
+
+    path: Path | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def get(self, key: str) -> Any:  # noqa: ANN401  (typed by KEYS)
+        return self.values.get(key)
+
+
+def load_config(start: Path) -> Config:
+    """The nearest config file at or above `start`."""
+    for folder in (start, *start.parents):
+        own = folder / "kbeval.toml"
+        if own.is_file():
+            return _checked(own, _read(own))
+        project = folder / "pyproject.toml"
+        if project.is_file() and isinstance(table := _read(project).get("tool", {}).get("kbeval"), dict):
+            return _checked(project, table)
+    return Config()
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        msg = f"{path} is not valid TOML: {error}"
+        raise UsageError(msg) from error
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror}"
+        raise UsageError(msg) from error
+
+
+def _checked(path: Path, table: Mapping[str, Any]) -> Config:
+    from kbeval.metrics import did_you_mean
+
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in KEYS:
+            hint = did_you_mean(key, KEYS) or f"; known are {', '.join(KEYS)}"
+            msg = f"{path}: unknown key {key!r}{hint}"
+            raise UsageError(msg)
+        if not isinstance(value, KEYS[key]) or isinstance(value, bool):
+            msg = f"{path}: {key} must be {_NAMES[KEYS[key]]}"
+            raise UsageError(msg)
+        values[key] = str(path.parent / str(value)) if key in _PATHS else value
+    for k in values.get("k", ()):
+        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+            msg = f"{path}: k must be a list of whole numbers from 1"
+            raise UsageError(msg)
+    for name, expression in values.get("metrics", {}).items():
+        if not isinstance(expression, str):
+            msg = f"{path}: metric {name} must be text, an SQL aggregate expression"
+            raise UsageError(msg)
+    return Config(path, values)

@@ -1,0 +1,209 @@
+"""A small workspace to try kbeval on: documents, two chunkers, three runs of a real little search engine.
+
+It needs no network and no files, and comes out the same every time.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kbeval.demo.content import DOCUMENTS, QUESTIONS, Question
+from kbeval.demo.retriever import (
+    Chunk,
+    Document,
+    Ranking,
+    best_line,
+    by_bm25,
+    by_shared_words,
+    chunk_by_heading,
+    chunk_by_lines,
+)
+from kbeval.errors import UsageError
+from kbeval.sqlfiles import read_sql
+
+MARKER = ".kbeval-demo"
+DATABASE, GOLDEN, CONFIG = "kb.db", "golden.yaml", "kbeval.toml"
+TOP_K = 10
+
+
+@dataclass(frozen=True)
+class DemoRun:
+    """How one of the demo's runs was made."""
+
+    run_id: str
+    created_at: str
+    commit: str
+    retriever: str
+    ranking: Ranking
+    chunker: str
+    refuse_below: float
+    failing: frozenset[str] = frozenset()
+
+
+def make_demo(folder: Path) -> Path:
+    """Write the demo workspace and return its database. Refuses a folder that it did not make."""
+    _claim(folder)
+    documents = [Document(f"d{number}", path, text) for number, (path, text) in enumerate(DOCUMENTS.items(), start=1)]
+    small = [chunk for document in documents for chunk in chunk_by_lines(document)]
+    large = [chunk for document in documents for chunk in chunk_by_heading(document)]
+    database = folder / DATABASE
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.executescript(read_sql("schema.sql"))
+        _insert(connection, "documents", [(d.doc_id, d.path, _title(d), "en") for d in documents])
+        _insert(connection, "chunks", (_chunk_row(chunk) for chunk in (*small, *large)))
+        for run in _runs(small, large):
+            config = json.dumps(_config(run), ensure_ascii=False)
+            _insert(connection, "eval_runs", [(run.run_id, "nightly", config, "", run.commit, run.created_at)])
+            rows = ((run.run_id, q.id, json.dumps(_result(run, q), ensure_ascii=False)) for q in QUESTIONS)
+            _insert(connection, "eval_query_results", rows)
+    (folder / GOLDEN).write_text(_golden(small), encoding="utf-8")
+    (folder / CONFIG).write_text(f'db = "{DATABASE}"\ngolden = "{GOLDEN}"\n', encoding="utf-8")
+    return database
+
+
+def _claim(folder: Path) -> None:
+    """Make the folder ours, or say why it cannot be."""
+    try:
+        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+            msg = f"{folder} is not a folder; name another one: kbeval demo DIR"
+            raise UsageError(msg)
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / MARKER).is_file():
+            msg = f"{folder} exists and was not made by the demo; name another folder: kbeval demo DIR"
+            raise UsageError(msg)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / MARKER).write_text("Made by 'kbeval demo', which may write it anew.\n", encoding="utf-8")
+        for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{DATABASE}-journal", GOLDEN, CONFIG):
+            (folder / name).unlink(missing_ok=True)
+    except OSError as error:
+        msg = f"{folder} cannot be made: {error.strerror}; name another folder: kbeval demo DIR"
+        raise UsageError(msg) from error
+
+
+def _insert(connection: sqlite3.Connection, table: str, rows: Any) -> None:  # noqa: ANN401  (tuples of one width)
+    for row in rows:
+        connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+
+
+def _title(document: Document) -> str:
+    return document.text.splitlines()[0].lstrip("# ")
+
+
+def _chunk_row(chunk: Chunk) -> tuple[Any, ...]:
+    headings, spans = json.dumps(chunk.headings), json.dumps([chunk.span])
+    tokens = len(chunk.text) // 4
+    section = chunk.headings[-1] if chunk.headings else None
+    made = "2026-03-01T02:00:00Z" if chunk.version == "lines@1" else "2026-03-04T02:00:00Z"
+    return chunk.chunk_id, chunk.doc_id, chunk.text, headings, section, spans, tokens, chunk.version, "p1", "[]", made
+
+
+def _runs(small: Sequence[Chunk], large: Sequence[Chunk]) -> list[DemoRun]:
+    return [
+        DemoRun(
+            run_id="2026-03-02-words",
+            created_at="2026-03-02T02:10:00Z",
+            commit="4be1f02",
+            retriever="shared-words@1",
+            ranking=by_shared_words(small),
+            chunker="lines@1",
+            refuse_below=1.5,
+            failing=frozenset({"g017"}),
+        ),
+        DemoRun(
+            run_id="2026-03-03-bm25",
+            created_at="2026-03-03T02:10:00Z",
+            commit="9c07aa5",
+            retriever="bm25@1",
+            ranking=by_bm25(small),
+            chunker="lines@1",
+            refuse_below=3.0,
+        ),
+        DemoRun(
+            run_id="2026-03-04-rechunked",
+            created_at="2026-03-04T02:10:00Z",
+            commit="d81e66c",
+            retriever="bm25@1",
+            ranking=by_bm25(large),
+            chunker="headings@2",
+            refuse_below=3.0,
+        ),
+    ]
+
+
+def _config(run: DemoRun) -> dict[str, Any]:
+    return {
+        "chunker_version": run.chunker,
+        "embedding": {"model": None, "version": None, "dimensions": None, "provider": None},
+        "retriever": run.retriever,
+        "llm": {"model_id": "extractive@1", "provider": "demo"},
+        "prompt_template_version": "1",
+        "eval_k": TOP_K,
+    }
+
+
+def _result(run: DemoRun, question: Question) -> dict[str, Any]:
+    row: dict[str, Any] = {"query_id": question.id, "query": question.text, "mode": "lexical"}
+    if question.id in run.failing:
+        return {**row, "elapsed_ms": 30000, "error": "timeout after 30 s", "hits_top_k": [], "answer": None}
+    found = run.ranking(question.text)[:TOP_K]
+    hits = [
+        {
+            "rank": rank,
+            "chunk_id": chunk.chunk_id,
+            "doc_id": chunk.doc_id,
+            "doc_path": chunk.path,
+            "heading_path": list(chunk.headings),
+            "snippet": chunk.text[:200],
+            "chunker_version": chunk.version,
+            "score": score,
+            "citation": chunk.citation,
+            "source_spans": [chunk.span],
+        }
+        for rank, (chunk, score) in enumerate(found, start=1)
+    ]
+    elapsed = 4 + 3 * len(found) + len(question.text) % 7
+    return {**row, "elapsed_ms": elapsed, "error": None, "hits_top_k": hits, "answer": _answer(run, question, found)}
+
+
+def _answer(run: DemoRun, question: Question, found: Sequence[tuple[Chunk, float]]) -> dict[str, Any]:
+    if not found or found[0][1] < run.refuse_below:
+        return {"answer": "", "grounded": False, "refusal_reason": "no evidence", "citations": []}
+    best = found[0][0]
+    citations = [{"marker": "[#1]", "citation": best.citation}]
+    text = f"{best_line(best, question.text)} [#1]"
+    return {"answer": text, "grounded": True, "refusal_reason": None, "citations": citations}
+
+
+def _golden(chunks: Sequence[Chunk]) -> str:
+    """The golden file as a person would write it."""
+    documents = {path: f"d{number}" for number, path in enumerate(DOCUMENTS, start=1)}
+    lines = [
+        "# Golden queries of the demo: questions, and where the answers are.",
+        "# Chunk ids are those of the chunker lines@1. Empty expected_doc_ids: the right answer is to refuse.",
+        "",
+    ]
+    for question in QUESTIONS:
+        lines.append(f"- id: {question.id}")
+        lines.append(f"  query: {json.dumps(question.text)}")
+        if question.document is None or question.line is None:
+            lines.append("  expected_doc_ids: []")
+        else:
+            (chunk,) = [c for c in chunks if c.path == question.document and question.line in c.text]
+            lines.append(f"  expected_doc_ids: [{documents[question.document]}]")
+            lines.append(f"  expected_chunk_ids: [{chunk.chunk_id}]")
+        if question.must_contain:
+            lines.append(f"  must_contain: {json.dumps(list(question.must_contain))}")
+        lines.append(f"  category: {question.category}")
+        lines.append(f"  difficulty: {question.difficulty}")
+        lines.append("  lang: en")
+        if question.tags:
+            lines.append(f"  tags: [{', '.join(question.tags)}]")
+        if question.group:
+            lines.append(f"  group: {question.group}")
+        lines.append("")
+    return "\n".join(lines)

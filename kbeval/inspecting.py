@@ -1,0 +1,129 @@
+"""One query of one run, and the queries that did worst: where a number comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kbeval.errors import UsageError
+from kbeval.exact import rounded
+from kbeval.metrics import Column, did_you_mean, find_column, find_metric
+from kbeval.scoring import Scoring
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A hit as scored."""
+
+    rank: int
+    chunk_id: str | None
+    doc_id: str | None
+    score: float | None
+    is_expected_chunk: bool
+    is_expected_doc: bool
+
+
+@dataclass(frozen=True)
+class QueryDetail:
+    """Everything that is known about one query of one run."""
+
+    run_id: str
+    query_id: str
+    golden: Mapping[str, Any]
+    stored: Mapping[str, Any]
+    hits: Sequence[Hit]
+    scores: Mapping[str, float | None]
+    error: str | None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "run_id": self.run_id,
+            "query_id": self.query_id,
+            "golden": dict(self.golden),
+            "error": self.error,
+            "hits": [vars(hit) for hit in self.hits],
+            "answer": self.stored.get("answer"),
+            "scores": dict(self.scores),
+        }
+
+
+def query_detail(scoring: Scoring, query_id: str, result_json: str | None) -> QueryDetail:
+    """One query of the only run in the session. `result_json`: its stored row."""
+    (run,) = scoring.runs
+    entry = scoring.golden.get(query_id)
+    if result_json is None:
+        if entry is not None:
+            msg = f"run {run.run_id} has no row for query {query_id!r}, though the golden file has it"
+            raise UsageError(msg)
+        known = [row[0] for row in scoring.session.rows("SELECT query_id FROM parsed ORDER BY query_id")]
+        msg = f"run {run.run_id} has no query {query_id!r}{did_you_mean(query_id, known)}"
+        raise UsageError(msg)
+    scoring.build_scores()
+    session = scoring.session
+    names = ", ".join(f'"{column.name}"' for column in scoring.columns)
+    (values,) = session.rows(f"SELECT {names} FROM query_scores WHERE query_id = $1", [query_id])
+    hits = session.rows(
+        """
+        SELECT rank, chunk_id, doc_id, score, is_expected_chunk, is_expected_doc
+        FROM ranked
+        WHERE query_id = $1 AND rank IS NOT NULL
+        ORDER BY rank, position
+        """,
+        [query_id],
+    )
+    ((error,),) = session.rows("SELECT error FROM results WHERE query_id = $1", [query_id])
+    return QueryDetail(
+        run_id=run.run_id,
+        query_id=query_id,
+        golden=entry or {},
+        stored=_stored(result_json),
+        hits=[Hit(*hit) for hit in hits],
+        scores={
+            column.name: None if value is None else rounded(value)
+            for column, value in zip(scoring.columns, values, strict=True)
+        },
+        error=error,
+    )
+
+
+def _stored(result_json: str) -> dict[str, Any]:
+    try:
+        stored = json.loads(result_json)
+    except (ValueError, RecursionError):
+        return {}
+    return stored if isinstance(stored, dict) else {}
+
+
+@dataclass(frozen=True)
+class WorstQuery:
+    """A query and its value."""
+
+    query_id: str
+    value: float
+    best_rank: int | None
+    query: str | None
+
+
+def worst_queries(scoring: Scoring, metric_name: str, count: int) -> tuple[Column, list[WorstQuery]]:
+    """The queries that did worst on a metric, worst first; ties by id."""
+    metric = find_metric(scoring.metrics, metric_name)
+    column = find_column(scoring.metrics, metric_name)
+    scoring.build_scores()
+    rows = scoring.session.rows(
+        f"""
+        WITH best AS (
+            SELECT result_no, MIN(rank) FILTER (WHERE is_expected_chunk) AS rank FROM ranked GROUP BY result_no
+        )
+        SELECT s.query_id, s."{column.name}", b.rank, q.query
+        FROM query_scores AS s
+        JOIN best AS b ON b.result_no = s.result_no
+        LEFT JOIN queries AS q ON q.query_id = s.query_id
+        WHERE s."{column.name}" IS NOT NULL
+        ORDER BY s."{column.name}" {"ASC" if metric.higher_is_better else "DESC"}, s.query_id
+        LIMIT $1
+        """,
+        [count],
+    )
+    return column, [WorstQuery(query_id, rounded(value), rank, text) for query_id, value, rank, text in rows]

@@ -1,0 +1,61 @@
+"""Aggregates as tables: a few headline numbers for eyes, every number for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from kbeval.model import AggregateMetrics
+from kbeval.render.table import Cell, Column
+
+# What a person looks at first, and a short head for each.
+HEADLINES = {
+    "total_queries": "queries",
+    "failed_queries": "failed",
+    "hit_at_k.1": "hit@1",
+    "hit_at_k.5": "hit@5",
+    "hit_at_k.10": "hit@10",
+    "mrr": "mrr",
+    "recall_at_k_doc.5": "recall@5",
+    "precision_at_k_chunk.5": "prec@5",
+    "citation_coverage": "cited",
+    "groundedness": "grounded",
+    "refusal_correctness": "refused",
+}
+
+Scored = tuple[str, str | None, AggregateMetrics]
+
+
+def score_table(
+    scored: Sequence[Scored], form: str, by: str | None, own: Iterable[str] = ()
+) -> tuple[list[Column], list[list[Cell]]]:
+    """One row a run (and slice). `own`: numbers of the user's metrics and k values, shown to eyes too."""
+    slices = [Column(by)] if by else []
+    names = list(HEADLINES) + [name for name in own if name not in HEADLINES]
+    if form != "table":
+        names = list(dict.fromkeys(name for _, _, aggregate in scored for name in aggregate.numbers()))
+    columns = [Column("run_id", "run", 36), *slices, *(Column(name, HEADLINES.get(name, name)) for name in names)]
+    rows: list[list[Cell]] = []
+    for run_id, slice_name, aggregate in scored:
+        numbers = aggregate.numbers()
+        first: list[Cell] = [run_id, slice_name if slice_name is not None else "(all)"] if by else [run_id]
+        rows.append([*first, *(_seen(aggregate, name, numbers.get(name), form) for name in names)])
+    return columns, rows
+
+
+def _seen(aggregate: AggregateMetrics, name: str, value: Cell, form: str) -> Cell:
+    """To eyes, a number that was scored on no query is no number, whatever stands in for it in the JSON."""
+    counts = aggregate.ledger.get("metrics", {}).get(name.partition(".")[0])
+    return None if form == "table" and counts is not None and not counts.get("scored") else value
+
+
+def number_table(aggregate: AggregateMetrics) -> tuple[list[Column], list[list[Cell]]]:
+    """One row a number, with how many queries it was scored on."""
+    columns = [Column("metric"), Column("value"), Column("scored"), Column("not_applicable", "n/a")]
+    counts = aggregate.ledger.get("metrics", {})
+    rows: list[list[Cell]] = []
+    for name, value in aggregate.numbers().items():
+        if isinstance(value, dict | list | str):
+            continue  # what a newer version wrote
+        count = counts.get(name.partition(".")[0], {})
+        rows.append([name, value, count.get("scored"), count.get("not_applicable")])
+    return columns, rows
