@@ -22,7 +22,8 @@ def rounded_mean(total: Decimal, count: int) -> float:
     step = 10 ** (SCALE - DECIMALS) * count
     tolerance = _TIE * count
     magnitude: int = (2 * abs(units) + step + 2 * tolerance) // (2 * step)
-    return float(magnitude if units >= 0 else -magnitude) / 10**DECIMALS
+    signed = magnitude if units >= 0 else -magnitude
+    return float(signed) / float(10**DECIMALS)
 
 
 def rounded(value: float) -> float:

@@ -1,0 +1,186 @@
+"""Every metric again, in slow plain Python with exact fractions and no SQL. What kbeval must agree with.
+
+Written from the definitions, not from the code: one query at a time, citations as sets of units.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from math import floor
+from typing import Any
+
+KS = (1, 3, 5, 10)
+Row = Mapping[str, Any]
+Entry = Mapping[str, Any]
+
+
+def rounded(value: Fraction) -> float:
+    """Four decimals, half away from zero, decided exactly."""
+    scaled = abs(value) * 10_000
+    whole = floor(scaled + Fraction(1, 2))
+    return (whole if value >= 0 else -whole) / 10_000
+
+
+def mean(values: Sequence[Fraction | int], none: float | None) -> float | None:
+    return rounded(Fraction(sum(values)) / len(values)) if values else none
+
+
+def score(
+    rows: Mapping[str, Row],
+    golden: Sequence[Entry],
+    chunks: Sequence[Mapping[str, Any]] = (),
+    documents: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The contract's keys for one run. `documents`: path → doc_id."""
+    labels = {entry["id"]: entry for entry in golden}
+    known = [(labels[query_id], row) for query_id, row in rows.items() if query_id in labels]
+    found: dict[str, Any] = {}
+    with_chunks = [(set(e["expected_chunk_ids"]), row) for e, row in known if e.get("expected_chunk_ids")]
+    with_docs = [(set(e["expected_doc_ids"]), row) for e, row in known if e.get("expected_doc_ids")]
+    found["hit_at_k"] = {
+        str(k): mean([1 if top(row, "chunk_id", k) & expected else 0 for expected, row in with_chunks], 0.0)
+        for k in KS
+    }
+    found["mrr"] = mean([reciprocal_rank(expected, row) for expected, row in with_chunks], 0.0)
+    found["recall_at_k_doc"] = {
+        str(k): mean(
+            [Fraction(len(top(row, "doc_id", k) & expected), len(expected)) for expected, row in with_docs], 0.0
+        )
+        for k in KS
+    }
+    found["precision_at_k_chunk"] = {
+        str(k): mean([Fraction(len(top(row, "chunk_id", k) & expected), k) for expected, row in with_chunks], 0.0)
+        for k in KS
+    }
+    answered = [(e, row) for e, row in known if row.get("answer") is not None and not failed(row)]
+    cited = [row["answer"].get("citations") or [] for _, row in answered if row["answer"].get("grounded") is True]
+    resolvable = resolver(chunks, documents or {})
+    can_resolve = bool(chunks) and bool(documents)
+    found["citation_coverage"] = mean(
+        [1 if citations and all(map(resolvable, citations)) else 0 for citations in cited] if can_resolve else [], None
+    )
+    found["groundedness"] = mean([1 if grounded(e, row) else 0 for e, row in answered], 0.0)
+    found["empty_result_rate"] = mean([0 if hits(row) else 1 for row in rows.values()], 0.0)
+    found["refusal_correctness"] = mean(
+        [1 if refused(row) else 0 for e, row in known if should_refuse(e) and row.get("answer") is not None], None
+    )
+    found["total_queries"] = len(rows)
+    found["failed_queries"] = sum(1 for row in rows.values() if failed(row))
+    checked = mean([1 if grounded(e, row) else 0 for e, row in answered if e.get("must_contain") or e.get("forbidden")], None)
+    if checked is not None:
+        found["groundedness_checked"] = checked
+    return found
+
+
+def failed(row: Row) -> bool:
+    return bool(row.get("error"))
+
+
+def hits(row: Row) -> list[Mapping[str, Any]]:
+    return [] if failed(row) else list(row.get("hits_top_k") or [])
+
+
+def rank_of(hit: Mapping[str, Any], position: int) -> int:
+    rank = hit.get("rank")
+    return position if rank is None else int(rank)
+
+
+def top(row: Row, field: str, k: int) -> set[str]:
+    """The distinct chunks or documents among the hits with rank ≤ k."""
+    return {
+        hit[field]
+        for position, hit in enumerate(hits(row), start=1)
+        if hit.get(field) is not None and rank_of(hit, position) <= k
+    }
+
+
+def reciprocal_rank(expected: set[str], row: Row) -> Fraction:
+    ranks = [
+        rank_of(hit, position)
+        for position, hit in enumerate(hits(row), start=1)
+        if hit.get("chunk_id") in expected
+    ]
+    best = min(ranks, default=None)
+    return Fraction(1, best) if best is not None and best <= 10 else Fraction(0)
+
+
+def grounded(entry: Entry, row: Row) -> bool:
+    text = nfc(row["answer"].get("answer") or "")
+    return all(nfc(needle) in text for needle in entry.get("must_contain") or ()) and not any(
+        nfc(needle) in text for needle in entry.get("forbidden") or ()
+    )
+
+
+def nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
+
+
+def should_refuse(entry: Entry) -> bool:
+    if entry.get("answerable") is not None:
+        return not entry["answerable"]
+    return entry.get("expected_doc_ids") == [] and not entry.get("expected_chunk_ids")
+
+
+def refused(row: Row) -> bool:
+    flag, abstained = row["answer"].get("grounded"), row.get("abstained")
+    if flag is None and abstained is None:
+        return not (row["answer"].get("answer") or "").strip(" \t\r\n")
+    return flag is False or abstained is True
+
+
+# --- citations: positions as sets of whole units ---------------------------------------------------
+
+
+def units(span: Mapping[str, Any]) -> set[tuple[Any, ...]] | None:
+    """Every unit that a position covers, by axis; None where it has none (the path alone)."""
+    kind = span.get("kind")
+    if kind == "line":
+        return {("line", n) for n in numbers(span.get("start"), span.get("end"), 1)} or None
+    if kind == "code":
+        return {("line", n) for n in numbers(span.get("line_start"), span.get("line_end"), 1)} or None
+    if kind == "byte":
+        return {("byte", n) for n in numbers(span.get("start"), span.get("end"), 0)} or None
+    if kind == "time":
+        return {("time", n) for n in numbers(span.get("start_ms"), span.get("end_ms"), 0)} or None
+    if kind == "region":
+        x, y, w, h = (span.get(name) for name in "xywh")
+        if None in (x, y, w, h):
+            return None
+        assert isinstance(x, int) and isinstance(y, int) and isinstance(w, int) and isinstance(h, int)
+        return {("region", i, j) for i in range(x, x + w) for j in range(y, y + h)} or None
+    if kind == "page" and span.get("page") is not None:
+        start, end = span.get("char_start"), span.get("char_end")
+        whole = start is None or end is None
+        return {("page", span["page"], n) for n in (range(200) if whole else numbers(start, end, 0))} or None
+    return None
+
+
+def numbers(start: int | None, end: int | None, more: int) -> Iterable[int]:
+    return () if start is None or end is None else range(start, end + more)
+
+
+def resolver(chunks: Sequence[Mapping[str, Any]], documents: Mapping[str, str]) -> Callable[[Mapping[str, Any]], bool]:
+    ids = {chunk["chunk_id"] for chunk in chunks}
+    docs = {chunk["doc_id"] for chunk in chunks}
+
+    def resolves(item: Mapping[str, Any]) -> bool:
+        citation = item.get("citation") or {}
+        named = item.get("chunk_id") or citation.get("chunk_id")
+        if named is not None:
+            return named in ids
+        doc = documents.get(citation.get("path", ""))
+        if doc is None:
+            return False
+        wanted = units(citation)
+        if wanted is None:
+            return doc in docs
+        return any(
+            wanted & (units(span) or set())
+            for chunk in chunks
+            if chunk["doc_id"] == doc
+            for span in chunk["spans"]
+        )
+
+    return resolves
