@@ -12,12 +12,12 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import duckdb
 
 from kbeval.errors import KbevalError, UsageError
-from kbeval.sqlfiles import read_sql, relations
+from kbeval.sqlfiles import Relation, read_sql, relations
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 DEFAULT_MEMORY_LIMIT = "400MB"
 COMPRESS_FROM_BYTES = 1_000_000_000
 
+Result = TypeVar("Result")
 Loader = Callable[["Session"], None]
 
 
@@ -92,44 +93,45 @@ class Session:
                 known = self._loaders.keys() | relations().keys()
                 self.need(*sorted(relation.reads & known))
                 self._step(f"building {name.replace('_', ' ')}")
-                self.execute(f"CREATE {relation.kind.upper()} {name} AS {relation.sql}")
+                self._build(relation)
             else:
                 msg = f"there is no relation {name!r}"
                 raise UsageError(msg)
             self._built.add(name)
 
+    def _build(self, relation: Relation) -> None:
+        try:
+            self.execute(f"CREATE {relation.kind.upper()} {relation.name} AS {relation.sql}")
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error as error:
+            # Our own SQL is tested; what is left is data that cannot be read at all, like a damaged file.
+            msg = f"the stored data cannot be read (at {relation.name}): {first_line(error)}"
+            raise KbevalError(msg) from error
+
     @contextlib.contextmanager
     def building(self, name: str) -> Iterator[None]:
         """Build a relation in the background while the caller does something else without the session."""
-        failures: list[BaseException] = []
-
-        def build() -> None:
-            try:
-                self.need(name)
-            except BaseException as error:  # noqa: BLE001  (raised again where the caller waits)
-                failures.append(error)
-
-        worker = threading.Thread(target=build, name=f"kbeval-{name}", daemon=True)
-        worker.start()
+        work = _Work(lambda: self.need(name))
         try:
             yield
-            worker.join()
         except BaseException:
-            while worker.is_alive():
-                self.connection.interrupt()
-                worker.join(0.05)
+            work.stop(self.connection)
             raise
-        if failures:
-            raise failures[0]
+        work.result(self.connection)
 
     def _step(self, text: str) -> None:
         if self._on_step is not None:
             self._on_step(text)
 
     def execute(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
-        """Run one statement; engine trouble becomes a KbevalError with its first line."""
+        """Run one statement. Ctrl-C stops it, and want of memory says what to do."""
         try:
-            return self.connection.execute(sql, parameters)
+            if threading.current_thread() is not threading.main_thread():
+                return self.connection.execute(sql, parameters)
+            # The engine does not hear Ctrl-C while it works, so the main thread only waits for it.
+            work = _Work(lambda: self.connection.execute(sql, parameters))
+            return work.result(self.connection)
         except duckdb.OutOfMemoryException as error:
             msg = f"not enough memory for this: {first_line(error)}; give more with --memory-limit"
             raise KbevalError(msg) from error
@@ -155,6 +157,42 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _Work(Generic[Result]):
+    """Something that the engine does in a thread of its own, which the caller may wait for or stop."""
+
+    def __init__(self, task: Callable[[], Result]) -> None:
+        self._task = task
+        self._found: list[Result] = []
+        self._failure: BaseException | None = None
+        # Waiting for an event, not for the thread: an interrupted join() forgets that the thread lives.
+        self._done = threading.Event()
+        threading.Thread(target=self._run, name="kbeval-engine", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._found.append(self._task())
+        except BaseException as error:  # noqa: BLE001  (raised again where the caller waits)
+            self._failure = error
+        finally:
+            self._done.set()
+
+    def result(self, connection: duckdb.DuckDBPyConnection) -> Result:
+        """Wait for the end, and give back what came of it."""
+        try:
+            self._done.wait()
+        except BaseException:
+            self.stop(connection)
+            raise
+        if self._failure is not None:
+            raise self._failure
+        return self._found[0]
+
+    def stop(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Interrupt the engine until it has stopped."""
+        while not self._done.wait(0.05):
+            connection.interrupt()
 
 
 def first_line(error: BaseException) -> str:

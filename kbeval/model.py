@@ -24,7 +24,7 @@ CONTRACT = (
 _SECTIONS = ("ledger", "provenance")
 
 Number = float | int | None
-KMap = dict[int, float]
+KMap = dict[int, float | None]
 
 
 @dataclass

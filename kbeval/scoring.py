@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import duckdb
 
 from kbeval import __version__
 from kbeval.engine import Session, first_line
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 SLICE_FIELDS = ("category", "difficulty", "lang", "tags", "group")
 NO_SLICE = "(none)"
+_NUMBER_TYPE = re.compile(r"[A-Z]*INT[A-Z]*\Z|DOUBLE|FLOAT|DECIMAL|BOOLEAN|BIGNUM|\"NULL\"")
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,13 @@ class Scoring:
         self._check_own_metrics()
         if self.options.on_step is not None:
             self.options.on_step("computing scores")
-        self.session.execute(f"CREATE TABLE query_scores AS {self.scoring_sql()}")
+        try:
+            self.session.execute(f"CREATE TABLE query_scores AS {self.scoring_sql()}")
+        except duckdb.Error:
+            # The names were right but a value was not, and only the user's own metrics can do that.
+            for metric in self.metrics:
+                self._check(metric, "")
+            raise
 
     def scoring_sql(self) -> str:
         """The one query that computes every metric of every run."""
@@ -167,25 +177,24 @@ class Scoring:
 
     def _check_own_metrics(self) -> None:
         """Try each metric of the user's alone, so that a wrong one is named with what is wrong."""
-        import duckdb
-
         for metric in self.metrics:
-            if metric.origin == "kbeval":
-                continue
-            expression = metric.expression_at(metric.columns[0].k)
-            try:
-                for sql in (
-                    f"SELECT CAST((\n{expression}\n) AS DOUBLE) FROM {metric.grain} GROUP BY result_no",
-                    f"SELECT 1 FROM answered WHERE ({metric.over}\n)",
-                ):
-                    if len(self.session.connection.extract_statements(sql)) != 1:
-                        msg = "it must be one expression"
-                        raise MetricError(f"{metric.origin}: {msg}: {one_line(metric.expression)}")
-                    self.session.connection.execute(f"EXPLAIN {sql}")
-            except duckdb.Error as error:
-                shown = one_line(metric.expression)
-                msg = f"{metric.origin}: this expression does not work: {shown}: {first_line(error)}"
-                raise MetricError(msg) from error
+            if metric.origin != "kbeval":
+                self._check(metric, "DESCRIBE")
+
+    def _check(self, metric: Metric, how: str) -> None:
+        """`how`: DESCRIBE looks at the names and types, an empty string computes it."""
+        expression = metric.expression_at(metric.columns[0].k)
+        value = f"{how} SELECT (\n{expression}\n) AS value FROM {metric.grain} GROUP BY result_no"
+        condition = f"{how} SELECT 1 FROM answered WHERE ({metric.over}\n)"
+        try:
+            if any(len(self.session.connection.extract_statements(sql)) != 1 for sql in (value, condition)):
+                raise _wrong_expression(metric, "it must be one expression")
+            found = self.session.execute(value).fetchone()
+            self.session.execute(condition)
+        except duckdb.Error as error:
+            raise _wrong_expression(metric, first_line(error)) from error
+        if how and found is not None and not _NUMBER_TYPE.match(str(found[1])):
+            raise _wrong_expression(metric, f"it gives {found[1]}, not a number")
 
     # --- aggregates -----------------------------------------------------------------------------
 
@@ -347,6 +356,10 @@ def _number(metric: Metric, total: Any, scored: int) -> float | int | None:  # n
         none = metric.none
         return int(none) if none is not None and metric.aggregation == "count" else none
     return int(total) if metric.aggregation == "count" else rounded_mean(total, scored)
+
+
+def _wrong_expression(metric: Metric, what: str) -> MetricError:
+    return MetricError(f"{metric.origin}: this expression does not work: {one_line(metric.expression)}: {what}")
 
 
 def one_line(text: str) -> str:

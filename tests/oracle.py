@@ -40,8 +40,7 @@ def score(
     with_chunks = [(set(e["expected_chunk_ids"]), row) for e, row in known if e.get("expected_chunk_ids")]
     with_docs = [(set(e["expected_doc_ids"]), row) for e, row in known if e.get("expected_doc_ids")]
     found["hit_at_k"] = {
-        str(k): mean([1 if top(row, "chunk_id", k) & expected else 0 for expected, row in with_chunks], 0.0)
-        for k in KS
+        str(k): mean([1 if top(row, "chunk_id", k) & expected else 0 for expected, row in with_chunks], 0.0) for k in KS
     }
     found["mrr"] = mean([reciprocal_rank(expected, row) for expected, row in with_chunks], 0.0)
     found["recall_at_k_doc"] = {
@@ -68,7 +67,9 @@ def score(
     )
     found["total_queries"] = len(rows)
     found["failed_queries"] = sum(1 for row in rows.values() if failed(row))
-    checked = mean([1 if grounded(e, row) else 0 for e, row in answered if e.get("must_contain") or e.get("forbidden")], None)
+    checked = mean(
+        [1 if grounded(e, row) else 0 for e, row in answered if e.get("must_contain") or e.get("forbidden")], None
+    )
     if checked is not None:
         found["groundedness_checked"] = checked
     return found
@@ -98,9 +99,7 @@ def top(row: Row, field: str, k: int) -> set[str]:
 
 def reciprocal_rank(expected: set[str], row: Row) -> Fraction:
     ranks = [
-        rank_of(hit, position)
-        for position, hit in enumerate(hits(row), start=1)
-        if hit.get("chunk_id") in expected
+        rank_of(hit, position) for position, hit in enumerate(hits(row), start=1) if hit.get("chunk_id") in expected
     ]
     best = min(ranks, default=None)
     return Fraction(1, best) if best is not None and best <= 10 else Fraction(0)
@@ -136,25 +135,23 @@ def refused(row: Row) -> bool:
 def units(span: Mapping[str, Any]) -> set[tuple[Any, ...]] | None:
     """Every unit that a position covers, by axis; None where it has none (the path alone)."""
     kind = span.get("kind")
+    found: set[tuple[Any, ...]] = set()
     if kind == "line":
-        return {("line", n) for n in numbers(span.get("start"), span.get("end"), 1)} or None
-    if kind == "code":
-        return {("line", n) for n in numbers(span.get("line_start"), span.get("line_end"), 1)} or None
-    if kind == "byte":
-        return {("byte", n) for n in numbers(span.get("start"), span.get("end"), 0)} or None
-    if kind == "time":
-        return {("time", n) for n in numbers(span.get("start_ms"), span.get("end_ms"), 0)} or None
-    if kind == "region":
-        x, y, w, h = (span.get(name) for name in "xywh")
-        if None in (x, y, w, h):
-            return None
-        assert isinstance(x, int) and isinstance(y, int) and isinstance(w, int) and isinstance(h, int)
-        return {("region", i, j) for i in range(x, x + w) for j in range(y, y + h)} or None
-    if kind == "page" and span.get("page") is not None:
+        found = {("line", n) for n in numbers(span.get("start"), span.get("end"), 1)}
+    elif kind == "code":
+        found = {("line", n) for n in numbers(span.get("line_start"), span.get("line_end"), 1)}
+    elif kind == "byte":
+        found = {("byte", n) for n in numbers(span.get("start"), span.get("end"), 0)}
+    elif kind == "time":
+        found = {("time", n) for n in numbers(span.get("start_ms"), span.get("end_ms"), 0)}
+    elif kind == "region":
+        x, y, w, h = (int(span[name]) for name in "xywh")
+        found = {("region", i, j) for i in range(x, x + w) for j in range(y, y + h)}
+    elif kind == "page":
         start, end = span.get("char_start"), span.get("char_end")
         whole = start is None or end is None
-        return {("page", span["page"], n) for n in (range(200) if whole else numbers(start, end, 0))} or None
-    return None
+        found = {("page", span["page"], n) for n in (range(200) if whole else numbers(start, end, 0))}
+    return found or None
 
 
 def numbers(start: int | None, end: int | None, more: int) -> Iterable[int]:
@@ -177,10 +174,7 @@ def resolver(chunks: Sequence[Mapping[str, Any]], documents: Mapping[str, str]) 
         if wanted is None:
             return doc in docs
         return any(
-            wanted & (units(span) or set())
-            for chunk in chunks
-            if chunk["doc_id"] == doc
-            for span in chunk["spans"]
+            wanted & (units(span) or set()) for chunk in chunks if chunk["doc_id"] == doc for span in chunk["spans"]
         )
 
     return resolves

@@ -44,19 +44,32 @@ YAML = """
   answerable: true
 - {qid: q2, question: why?, gold_citations: [c3]}
 """
-JSON = json.dumps([
-    {"id": "q1", "query": "what?", "expected_chunk_ids": ["c1", "c2"], "answerable": True},
-    {"qid": "q2", "question": "why?", "gold_citations": ["c3"]},
-])
+JSON = json.dumps(
+    [
+        {"id": "q1", "query": "what?", "expected_chunk_ids": ["c1", "c2"], "answerable": True},
+        {"qid": "q2", "question": "why?", "gold_citations": ["c3"]},
+    ]
+)
 JSONL = "\n".join(json.dumps(entry) for entry in json.loads(JSON))
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("g.yaml", YAML), ("g.yml", YAML), ("g.json", JSON), ("g.jsonl", JSONL), ("g.ndjson", JSONL),
-        ("golden", YAML), ("golden", JSON), ("golden", JSONL), ("g.txt", YAML), ("g.txt", JSON), ("g.txt", JSONL),
-        ("g.jsonl", "\ufeff" + JSONL.replace("\n", "\r\n\r\n")), ("g.json", JSONL), ("g.jsonl", JSON),
+        ("g.yaml", YAML),
+        ("g.yml", YAML),
+        ("g.json", JSON),
+        ("g.jsonl", JSONL),
+        ("g.ndjson", JSONL),
+        ("golden", YAML),
+        ("golden", JSON),
+        ("golden", JSONL),
+        ("g.txt", YAML),
+        ("g.txt", JSON),
+        ("g.txt", JSONL),
+        ("g.jsonl", "\ufeff" + JSONL.replace("\n", "\r\n\r\n")),
+        ("g.json", JSONL),
+        ("g.jsonl", JSON),
     ],
 )
 def test_every_format_and_spelling_gives_the_same_entries(tmp_path: Path, name: str, text: str) -> None:
@@ -196,15 +209,24 @@ def test_ordinary_anchors_and_merge_keys_work(tmp_path: Path) -> None:
 
 
 def test_an_empty_list_is_not_the_same_as_nothing(tmp_path: Path) -> None:
-    golden = load_golden(write(tmp_path, "- {id: a, query: x, expected_doc_ids: []}\n- {id: b, query: y, expected_doc_ids: }\n"))
+    golden = load_golden(
+        write(tmp_path, "- {id: a, query: x, expected_doc_ids: []}\n- {id: b, query: y, expected_doc_ids: }\n")
+    )
     assert golden.entries[0]["expected_doc_ids"] == []
     assert "expected_doc_ids" not in golden.entries[1]
 
 
 def test_ten_thousand_entries_of_yaml_load_in_about_a_second(tmp_path: Path) -> None:
     entries = [
-        {"id": f"q{n}", "query": f"question {n}", "expected_chunk_ids": [f"c{n}"], "expected_doc_ids": [f"d{n % 99}"],
-         "must_contain": ["words"], "category": "a", "tags": ["t1", "t2"]}
+        {
+            "id": f"q{n}",
+            "query": f"question {n}",
+            "expected_chunk_ids": [f"c{n}"],
+            "expected_doc_ids": [f"d{n % 99}"],
+            "must_contain": ["words"],
+            "category": "a",
+            "tags": ["t1", "t2"],
+        }
         for n in range(10_000)
     ]
     path = write(tmp_path, yaml.dump(entries, Dumper=yaml.CSafeDumper))

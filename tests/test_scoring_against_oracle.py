@@ -18,7 +18,9 @@ from tests.workspace import Workspace
 IDS = st.sampled_from(["c1", "c2", "c3", "c4", "Ünï-5", "c 6", "7", "c'8\"", "{c9"])
 DOCS = st.sampled_from(["d1", "d2", "d3"])
 PATHS = {"p1.md": "d1", "p2.md": "d2", "ü/p3.md": "d3"}
-TEXT = st.sampled_from(["", "fifteen minutes", "Fifteen Minutes, or never", "cafe\u0301 never", "caf\u00e9", " ", "[1]", "{x}"])
+TEXT = st.sampled_from(
+    ["", "fifteen minutes", "Fifteen Minutes, or never", "cafe\u0301 never", "caf\u00e9", " ", "[1]", "{x}"]
+)
 SMALL = st.integers(0, 12)
 
 
@@ -27,15 +29,20 @@ def spans(draw: st.DrawFn) -> dict[str, Any]:
     kind = draw(st.sampled_from(["line", "code", "byte", "time", "page", "region", "caption"]))
     low, size = draw(SMALL), draw(st.integers(0, 4))
     whole = draw(st.booleans())
-    return {
+    kinds: dict[str, dict[str, Any]] = {
         "line": {"kind": "line", "start": low, "end": low + size},
         "code": {"kind": "code", "line_start": low, "line_end": low + size},
         "byte": {"kind": "byte", "start": low, "end": low + size},
         "time": {"kind": "time", "start_ms": low, "end_ms": low + size},
-        "page": {"kind": "page", "page": draw(st.integers(1, 2)), **({} if whole else {"char_start": low, "char_end": low + size})},
+        "page": {
+            "kind": "page",
+            "page": draw(st.integers(1, 2)),
+            **({} if whole else {"char_start": low, "char_end": low + size}),
+        },
         "region": {"kind": "region", "x": low, "y": draw(SMALL), "w": size, "h": draw(st.integers(0, 4))},
         "caption": {"kind": "caption"},
-    }[kind]
+    }
+    return kinds[kind]
 
 
 @st.composite
@@ -101,7 +108,7 @@ def test_kbeval_and_the_oracle_agree_to_the_last_digit(
             found = scored.aggregates[f"run{number}"].to_dict()
             assert {name: found[name] for name in expected} == expected
             assert set(found) - {"ledger", "provenance"} == set(expected) | set(CONTRACT)
-        shuffled = build(Path(folder), "b.db", entries, runs, chunks, random.Random(seed))
+        shuffled = build(Path(folder), "b.db", entries, runs, chunks, order=random.Random(seed))
         for threads in (1, 2):
             again = shuffled.score(threads=threads)
             for run_id, aggregate in scored.aggregates.items():
@@ -114,6 +121,7 @@ def build(
     entries: list[dict[str, Any]],
     runs: list[dict[str, Any]],
     chunks: list[dict[str, Any]],
+    *,
     order: random.Random | None = None,
 ) -> Workspace:
     def arranged(items: Any) -> list[Any]:
@@ -137,8 +145,13 @@ def build(
 def test_many_rows_give_the_same_bytes_in_any_order_and_with_any_number_of_threads(tmp_path: Path) -> None:
     """Thirds and sevenths in thousands: parallel float sums would differ here."""
     source = random.Random(7)
-    entries = [
-        {"id": f"q{n}", "query": "?", "expected_chunk_ids": ["c"], "expected_doc_ids": [f"d{d}" for d in range(n % 7 + 1)]}
+    entries: list[dict[str, Any]] = [
+        {
+            "id": f"q{n}",
+            "query": "?",
+            "expected_chunk_ids": ["c"],
+            "expected_doc_ids": [f"d{d}" for d in range(n % 7 + 1)],
+        }
         for n in range(3000)
     ]
     rows = {
@@ -151,7 +164,7 @@ def test_many_rows_give_the_same_bytes_in_any_order_and_with_any_number_of_threa
     }
     texts = set()
     for name, seed in (("a.db", None), ("b.db", 1), ("c.db", 2)):
-        workspace = build(tmp_path, name, entries, [rows], [], None if seed is None else random.Random(seed))
+        workspace = build(tmp_path, name, entries, [rows], [], order=None if seed is None else random.Random(seed))
         for threads in (1, 2):
             texts.add(workspace.score(threads=threads).aggregates["run0"].to_json())
     assert len(texts) == 1

@@ -64,9 +64,7 @@ def test_precision_divides_by_k_even_when_fewer_came_back(
 
 def test_precision_is_averaged_over_queries(workspace: Workspace) -> None:
     workspace.add_golden(*({"id": q, "expected_chunk_ids": ["c1", "c2"]} for q in ("a", "b")))
-    workspace.add_run(
-        "run", {"a": {"hits_top_k": hits("c1", "c2")}, "b": {"hits_top_k": hits(None, "c1")}}
-    )
+    workspace.add_run("run", {"a": {"hits_top_k": hits("c1", "c2")}, "b": {"hits_top_k": hits(None, "c1")}})
     assert workspace.aggregate()["precision_at_k_chunk"]["5"] == 0.3
 
 
@@ -151,9 +149,7 @@ def test_without_known_chunks_coverage_is_null_and_a_warning_says_why(workspace:
     ("text", "value"),
     [("it takes fifteen minutes", 1.0), ("it takes a while", 0.0), ("fifteen minutes, or forever", 0.0)],
 )
-def test_groundedness_wants_every_must_contain_and_no_forbidden(
-    workspace: Workspace, text: str, value: float
-) -> None:
+def test_groundedness_wants_every_must_contain_and_no_forbidden(workspace: Workspace, text: str, value: float) -> None:
     workspace.add_golden({"id": "q", "must_contain": ["fifteen minutes"], "forbidden": ["forever"]})
     workspace.add_run("run", {"q": {"answer": answer(text)}})
     assert workspace.aggregate()["groundedness"] == value
@@ -224,9 +220,7 @@ def test_a_run_without_rows_has_nothing_to_divide(workspace: Workspace) -> None:
 
 def test_a_failed_query_is_a_miss_and_counts_as_empty(workspace: Workspace) -> None:
     workspace.add_golden(*({"id": q, "expected_chunk_ids": ["c"]} for q in ("q", "r")))
-    workspace.add_run(
-        "run", {"q": {"hits_top_k": hits("c")}, "r": {"error": "timeout", "hits_top_k": hits("c")}}
-    )
+    workspace.add_run("run", {"q": {"hits_top_k": hits("c")}, "r": {"error": "timeout", "hits_top_k": hits("c")}})
     found = workspace.aggregate()
     assert (found["hit_at_k"]["1"], found["empty_result_rate"], found["failed_queries"]) == (0.5, 0.5, 1)
 
@@ -254,7 +248,11 @@ def test_the_ledger_adds_up(workspace: Workspace) -> None:
     three_queries(workspace)
     ledger = workspace.aggregate()["ledger"]
     assert {name: ledger[name] for name in ("golden", "rows", "missing", "unknown", "failed")} == {
-        "golden": 3, "rows": 3, "missing": 0, "unknown": 0, "failed": 0,
+        "golden": 3,
+        "rows": 3,
+        "missing": 0,
+        "unknown": 0,
+        "failed": 0,
     }
     for counts in ledger["metrics"].values():
         assert counts["scored"] + counts["not_applicable"] == 3
@@ -263,8 +261,18 @@ def test_the_ledger_adds_up(workspace: Workspace) -> None:
 def test_keys_are_in_the_order_of_the_contract(workspace: Workspace) -> None:
     three_queries(workspace)
     assert list(workspace.aggregate()) == [
-        "hit_at_k", "mrr", "recall_at_k_doc", "precision_at_k_chunk", "citation_coverage", "groundedness",
-        "empty_result_rate", "refusal_correctness", "total_queries", "failed_queries", "ledger", "provenance",
+        "hit_at_k",
+        "mrr",
+        "recall_at_k_doc",
+        "precision_at_k_chunk",
+        "citation_coverage",
+        "groundedness",
+        "empty_result_rate",
+        "refusal_correctness",
+        "total_queries",
+        "failed_queries",
+        "ledger",
+        "provenance",
     ]
 
 

@@ -80,6 +80,11 @@ def run(arguments: list[str]) -> int:
         # Whoever read our output has stopped, as `| head` does. Nothing more can be said to them.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except Exception as error:
+        if os.environ.get("KBEVAL_DEBUG"):
+            raise
+        what = " ".join(str(error).split()) or type(error).__name__
+        code = _fail(f"this should not have happened: {what}", "KBEVAL_DEBUG=1 shows where; please report it")
     return code if isinstance(code, int) else 0
 
 

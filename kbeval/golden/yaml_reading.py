@@ -102,17 +102,13 @@ class _Reader:
             elif isinstance(event, yaml.DocumentStartEvent):
                 self._documents += 1
                 if self._documents > 1:
-                    msg = f"line {event.start_mark.line + 1}: there is a second document (after ---); keep one list"
+                    msg = f"line {_line(event)}: there is a second document (after ---); keep one list"
                     raise _RefusedError(msg)
         return self._entries
 
     def _scalar(self, event: yaml.ScalarEvent) -> None:
         self._written += 1
-        value: str | None
-        if event.style:  # quoted, or a block: text as it stands
-            value = event.value
-        else:
-            value = None if event.value in _NULLS else Plain(event.value)
+        value = _value(event)
         if not self._stack:
             if value is not None:
                 raise _RefusedError(_not_a_list(event))
@@ -123,7 +119,7 @@ class _Reader:
             value = str(event.value)
         if event.anchor is not None:
             self._anchors[event.anchor] = (value, 1)
-        self._add(value, 1, event.start_mark.line + 1)
+        self._add(value, 1, _line(event))
 
     def _start(self, event: yaml.CollectionStartEvent) -> None:
         self._written += 1
@@ -131,9 +127,9 @@ class _Reader:
         if not self._stack and not is_list:
             raise _RefusedError(_not_a_list(event))
         if len(self._stack) >= _MAX_DEPTH:
-            msg = f"line {event.start_mark.line + 1}: not valid YAML for this: it is nested too deeply"
+            msg = f"line {_line(event)}: not valid YAML for this: it is nested too deeply"
             raise _RefusedError(msg)
-        self._stack.append(_Open(is_list=is_list, line=event.start_mark.line + 1, anchor=event.anchor))
+        self._stack.append(_Open(is_list=is_list, line=_line(event), anchor=event.anchor))
 
     def _end(self) -> None:
         done = self._stack.pop()
@@ -145,7 +141,7 @@ class _Reader:
         self._add(value, done.size, done.line, done.fault)
 
     def _alias(self, event: yaml.AliasEvent) -> None:
-        line = event.start_mark.line + 1
+        line = _line(event)
         if any(part.anchor == event.anchor for part in self._stack):
             msg = f"line {line}: an anchor holds itself"
             raise _RefusedError(msg)
@@ -171,6 +167,15 @@ class _Reader:
             self._entries.append(as_entry(value, line))
 
 
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark else 0
+
+
+def _value(event: yaml.ScalarEvent) -> str | None:
+    if event.style:  # quoted, or a block: text as it stands
+        return event.value
+    return None if event.value in _NULLS else Plain(event.value)
+
+
 def _not_a_list(event: yaml.Event) -> str:
-    line = event.start_mark.line + 1
-    return f"line {line}: the file must be a list of entries, each beginning with '- id: …'"
+    return f"line {_line(event)}: the file must be a list of entries, each beginning with '- id: …'"

@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kbeval.errors import KbevalError, MetricError, UsageError
+from kbeval.metrics import Metric, catalogue, find_column, metrics_in_config, parse_metric
+from kbeval.model import CONTRACT
+from kbeval.sqlfiles import relations, sql_folder
+from tests.workspace import Workspace, hits
+
+
+def test_the_catalogue_is_what_the_folder_holds() -> None:
+    files = {path.stem for path in (sql_folder() / "metrics").glob("*.sql")}
+    assert {metric.name for metric in catalogue()} == files
+    assert set(CONTRACT) <= files
+
+
+def test_every_metric_says_what_it_measures() -> None:
+    for metric in catalogue():
+        assert metric.summary.endswith((".", "?")), metric.name
+
+
+def test_every_relation_says_what_it_is_and_names_its_columns() -> None:
+    for relation in relations().values():
+        lines = relation.sql.splitlines()
+        assert lines[0].startswith(f"-- {relation.name}: "), relation.name
+        assert any(line.startswith("-- columns:") for line in lines), relation.name
+
+
+def test_after_the_facts_no_dialect_is_used() -> None:
+    """Matches, grains and metrics keep to SQL that other engines run as it stands."""
+    forbidden = ("list_", "unnest", "json", "::", "[", "len(", "struct", "lambda", "exclude")
+    for room in ("matches", "grains", "metrics"):
+        for path in (sql_folder() / room).glob("*.sql"):
+            code = "\n".join(line.partition("--")[0] for line in path.read_text().splitlines()).lower()
+            for word in forbidden:
+                assert word not in code, f"{path.name} uses {word}"
+
+
+@pytest.fixture
+def three(workspace: Workspace) -> Workspace:
+    workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": [f"c{n}"], "category": "a"} for n in (1, 2, 3)))
+    rows = {"q1": hits("c1", None), "q2": hits(None, None, None, "c2"), "q3": hits(None)}
+    workspace.add_run("run", {query: {"hits_top_k": found} for query, found in rows.items()})
+    return workspace
+
+
+def own(folder: Path, name: str, text: str) -> Path:
+    path = folder / "own"
+    path.mkdir(exist_ok=True)
+    (path / f"{name}.sql").write_text(text)
+    return path
+
+
+def test_a_metric_of_ones_own_is_one_file(three: Workspace, tmp_path: Path) -> None:
+    folder = own(
+        tmp_path,
+        "top_share",
+        "-- top_share: what share of the hits is expected?\n"
+        "-- over: n_hits > 0\n"
+        "CAST(SUM(CASE WHEN is_expected_chunk THEN 1 ELSE 0 END) AS DOUBLE) / MAX(n_hits)\n",
+    )
+    found = three.aggregate(metric_folders=[folder])
+    assert found["top_share"] == 0.25
+    assert found["ledger"]["metrics"]["top_share"] == {"scored": 3, "not_applicable": 0}
+
+
+def test_a_metric_with_k_gets_the_usual_values(three: Workspace, tmp_path: Path) -> None:
+    folder = own(tmp_path, "seen", "-- seen: hits in the top k.\nSUM(CASE WHEN rank <= :k THEN 1 ELSE 0 END)\n")
+    assert three.aggregate(metric_folders=[folder])["seen"] == {"1": 1.0, "3": 2.0, "5": 2.3333, "10": 2.3333}
+
+
+def test_a_metric_can_be_one_line_of_the_config(three: Workspace) -> None:
+    metrics = metrics_in_config({"depth": "MAX(rank)"}, "kbeval.toml")
+    assert three.aggregate(configured_metrics=metrics)["depth"] == 2.3333
+
+
+def test_values_that_are_no_numbers_do_not_count(three: Workspace) -> None:
+    metrics = metrics_in_config({"odd": "CAST(1 AS DOUBLE) / SUM(CASE WHEN rank = 2 THEN 1 ELSE 0 END)"}, "f")
+    assert three.aggregate(configured_metrics=metrics)["ledger"]["metrics"]["odd"]["scored"] == 2
+
+
+@pytest.mark.parametrize(
+    ("expression", "complaint"),
+    [
+        ("MAX(rnk)", "rnk"),
+        ("MAX(rank", "syntax"),
+        ("rank", "GROUP BY"),
+        ("MAX(chunk_id)", "gives VARCHAR, not a number"),
+        ("1); DROP TABLE hits; SELECT (1", "one expression"),
+        ("(SELECT MAX(size) FROM read_text('/etc/passwd'))", "disabled"),
+        ("MAX(CAST(chunk_id AS BIGINT))", "could not convert"),
+        ("MAX(rank) -- comment", None),
+    ],
+)
+def test_a_wrong_expression_is_shown_with_what_is_wrong(
+    three: Workspace, expression: str, complaint: str | None
+) -> None:
+    metrics = metrics_in_config({"mine": expression}, "kbeval.toml")
+    if complaint is None:
+        assert three.aggregate(configured_metrics=metrics)["mine"] == 2.3333
+        return
+    with pytest.raises(KbevalError) as caught:
+        three.score(configured_metrics=metrics)
+    message = str(caught.value)
+    assert expression in message
+    assert "kbeval.toml, metric mine" in message
+    assert complaint.lower() in message.lower()
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("MAX(rank)", "the first line must be"),
+        ("-- other: what?\nMAX(rank)", "the file is called 'mine'"),
+        ("-- mine: what?\n-- gran: ranked\nMAX(rank)", "did you mean 'grain'"),
+        ("-- mine: what?\n-- grain: rows\nMAX(rank)", "must be one of ranked, answered"),
+        ("-- mine: what?\n-- k: five\nMAX(:k)", "must be numbers"),
+        ("-- mine: what?\n-- k: 5\nMAX(rank)", "has no :k"),
+        ("-- mine: what?\n", "has no SQL expression"),
+    ],
+)
+def test_a_wrong_file_says_what_is_wrong(text: str, complaint: str) -> None:
+    with pytest.raises(MetricError, match=complaint):
+        parse_metric(text, "own/mine.sql", "mine")
+
+
+def test_a_shipped_name_cannot_be_taken(tmp_path: Path) -> None:
+    folder = own(tmp_path, "mrr", "-- mrr: mine.\nMAX(rank)\n")
+    with pytest.raises(MetricError, match="already a metric 'mrr'"):
+        catalogue([folder])
+
+
+def test_printed_names_parse_back() -> None:
+    metrics: list[Metric] = catalogue()
+    for metric in metrics:
+        for column in metric.columns:
+            assert find_column(metrics, column.name) == column
+    with pytest.raises(UsageError, match="did you mean 'hit_at_k'"):
+        find_column(metrics, "hit_at.5")
+    with pytest.raises(UsageError, match=r"hit_at_k\.10"):
+        find_column(metrics, "hit_at_k.7")
