@@ -110,9 +110,9 @@ class Session:
             raise KbevalError(msg) from error
 
     @contextlib.contextmanager
-    def building(self, name: str) -> Iterator[None]:
-        """Build a relation in the background while the caller does something else without the session."""
-        work = _Work(lambda: self.need(name))
+    def building(self, *names: str) -> Iterator[None]:
+        """Build relations in the background while the caller does something else without the session."""
+        work = _Work(lambda: self.need(*names))
         try:
             yield
         except BaseException:

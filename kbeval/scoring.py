@@ -380,10 +380,10 @@ def open_scoring(
         stored = source.runs()
         chosen = stored if runs is None else find_runs(stored, runs, str(database))
         session.add_loaders(source.loaders([run.run_id for run in chosen]))
-        # Opening the stored rows keeps the engine busy and Python free: the golden file is read meanwhile.
-        with session.building("parsed"):
+        # What needs no labels keeps the engine busy and Python free: the golden file is read meanwhile.
+        with session.building("results", "citation_matches"):
             loaded = golden if isinstance(golden, Golden) else load_golden(golden)
-            loaded.hash  # noqa: B018  (computed here, remembered for the provenance)
+            loaded.prepare()
         yield Scoring(session, source, loaded, chosen, options)
 
 

@@ -75,6 +75,14 @@ class Golden:
 
         return pl.DataFrame(list(self.entries), infer_schema_length=None)
 
+    def prepare(self) -> None:
+        """Do now what would be done later anyway, while there is time for it."""
+        _ = self.hash, self._json_lines
+
+    @functools.cached_property
+    def _json_lines(self) -> str:
+        return "\n".join(map(json.dumps, self.entries))
+
     def loader(self) -> Loader:
         """How a session gets the entries."""
 
@@ -82,7 +90,7 @@ class Golden:
             session.execute(
                 f"CREATE TABLE golden_entries AS SELECT from_json(line, '{_STRUCTURE}') AS e"
                 " FROM (SELECT UNNEST(string_split($1, chr(10))) AS line)",
-                ["\n".join(map(json.dumps, self.entries))],
+                [self._json_lines],
             )
 
         return load

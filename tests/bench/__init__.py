@@ -1,0 +1,1 @@
+"""Measurements, not tests: `make bench` prints ratios, and nothing fails when a machine is slow."""

@@ -1,0 +1,113 @@
+"""Databases of realistic size: rows of about nine kilobytes, as a hybrid retriever with an answerer writes them."""
+
+from __future__ import annotations
+
+import json
+import random
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from kbeval.sqlfiles import read_sql
+
+CHUNKS_PER_DOCUMENT = 20
+DOCUMENTS = 1500
+LINES_PER_CHUNK = 15
+
+
+def _path(doc: int) -> str:
+    return f"docs/area-{doc % 40:02d}/note-{doc:05d}.md"
+
+
+def _chunk(number: int) -> dict[str, Any]:
+    doc, place = divmod(number, CHUNKS_PER_DOCUMENT)
+    start = place * LINES_PER_CHUNK + 1
+    end = start + LINES_PER_CHUNK - 1
+    return {
+        "chunk_id": f"chunk-{number:07d}",
+        "doc_id": f"doc-{doc:05d}",
+        "doc_path": _path(doc),
+        "heading_path": ["Handbook", f"Area {doc % 40}", f"Section {place}"],
+        "chunker_version": "md@1",
+        "citation": {"kind": "line", "path": _path(doc), "start": start, "end": end, "section": f"Section {place}"},
+        "source_spans": [{"kind": "line", "start": start, "end": end}],
+    }
+
+
+def make_database(folder: Path, runs: int, queries: int, hits: int, *, snippet: int = 520) -> tuple[Path, Path]:
+    """A database and its golden file (JSONL)."""
+    source = random.Random(20260301)
+    words = ["".join(source.choices("abcdefghijklmnopqrstuvwxyz", k=source.randint(2, 9))) for _ in range(4000)]
+    texts = [" ".join(source.choices(words, k=max(1, snippet // 6))) + ".\n" for _ in range(3000)]
+    chunks = [_chunk(number) for number in range(DOCUMENTS * CHUNKS_PER_DOCUMENT)]
+    labels = [source.randrange(len(chunks)) for _ in range(queries)]
+    golden = folder / f"golden-{queries}.jsonl"
+    golden.write_text("".join(json.dumps(_entry(n, chunks[c], source)) + "\n" for n, c in enumerate(labels)))
+    database = folder / f"bench-{runs}x{queries}x{hits}.db"
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.executescript(read_sql("schema.sql"))
+        connection.executemany(
+            "INSERT INTO documents VALUES (?, ?, NULL, 'en')",
+            ((f"doc-{n:05d}", _path(n)) for n in range(DOCUMENTS)),
+        )
+        connection.executemany(
+            "INSERT INTO chunks VALUES (?, ?, '', '[]', NULL, ?, 100, 'md@1', 'p', '[]', '2026-03-01')",
+            ((c["chunk_id"], c["doc_id"], json.dumps(c["source_spans"])) for c in chunks),
+        )
+        for run in range(runs):
+            name = f"nightly-{run:04d}"
+            connection.execute(
+                "INSERT INTO eval_runs VALUES (?, 'nightly', ?, '', NULL, ?)",
+                (name, json.dumps({"chunker_version": "md@1", "eval_k": hits}), f"2026-03-{run % 28 + 1:02d}"),
+            )
+            rows = ((name, f"q{n:06d}", row) for n, row in enumerate(_rows(source, labels, chunks, texts, hits)))
+            connection.executemany("INSERT INTO eval_query_results VALUES (?, ?, ?)", rows)
+        connection.commit()
+    return database, golden
+
+
+def _entry(number: int, chunk: dict[str, Any], source: random.Random) -> dict[str, Any]:
+    entry: dict[str, Any] = {"id": f"q{number:06d}", "query": f"what does the handbook say about topic {number}?"}
+    if number % 25 == 0:
+        return {**entry, "expected_doc_ids": [], "category": "refuse"}
+    entry["expected_chunk_ids"] = [chunk["chunk_id"]]
+    entry["expected_doc_ids"] = [chunk["doc_id"]]
+    entry["category"] = f"area {number % 8}"
+    if number % 3 == 0:
+        entry["must_contain"] = [source.choice("etaoin")]
+    return entry
+
+
+def _rows(
+    source: random.Random, labels: list[int], chunks: list[dict[str, Any]], texts: list[str], hits: int
+) -> Iterator[str]:
+    for number, label in enumerate(labels):
+        found = source.sample(range(len(chunks)), hits)
+        if source.random() < 0.8:
+            found[min(int(source.expovariate(0.5)), hits - 1)] = label
+        ranked = [
+            {"rank": rank, **chunks[c], "snippet": source.choice(texts), "score": round(source.random(), 6)}
+            for rank, c in enumerate(found, start=1)
+        ]
+        yield json.dumps(
+            {
+                "query_id": f"q{number:06d}",
+                "query": f"what does the handbook say about topic {number}?",
+                "mode": "hybrid",
+                "elapsed_ms": source.randint(20, 900),
+                "error": "timeout" if number % 500 == 7 else None,
+                "hits_top_k": ranked,
+                "answer": {
+                    "answer": source.choice(texts),
+                    "grounded": number % 25 != 0,
+                    "refusal_reason": None,
+                    "citations": [
+                        {"marker": f"[#{n + 1}]", "citation": ranked[n]["citation"]} for n in range(min(2, hits))
+                    ],
+                },
+            }
+        )
