@@ -62,6 +62,7 @@ def query_detail(scoring: Scoring, query_id: str, result_json: str | None) -> Qu
         raise UsageError(msg)
     scoring.build_scores()
     session = scoring.session
+    session.need("ranked")
     names = ", ".join(f'"{column.name}"' for column in scoring.columns)
     (values,) = session.rows(f"SELECT {names} FROM query_scores WHERE query_id = $1", [query_id])
     hits = session.rows(
@@ -111,10 +112,11 @@ def worst_queries(scoring: Scoring, metric_name: str, count: int) -> tuple[Colum
     metric = find_metric(scoring.metrics, metric_name)
     column = find_column(scoring.metrics, metric_name)
     scoring.build_scores()
+    scoring.session.need("matched")
     rows = scoring.session.rows(
         f"""
         WITH best AS (
-            SELECT result_no, MIN(rank) FILTER (WHERE is_expected_chunk) AS rank FROM ranked GROUP BY result_no
+            SELECT result_no, MIN(rank) FILTER (WHERE is_expected_chunk) AS rank FROM matched GROUP BY result_no
         )
         SELECT s.query_id, s."{column.name}", b.rank, q.query
         FROM query_scores AS s

@@ -18,7 +18,11 @@ import kbeval.sqlfiles as sqlfiles
 from kbeval.errors import MetricError, UsageError
 
 DEFAULT_KS = (1, 3, 5, 10)
-GRAINS = ("ranked", "answered")
+GRAINS = {
+    "ranked": "one row a hit",
+    "matched": "one row a hit that some label expects",
+    "answered": "one row a query",
+}
 AGGREGATIONS = ("mean", "count")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _HEADER = re.compile(r"--\s*([a-z_]+)\s*:\s*(.*)")

@@ -138,7 +138,7 @@ class Scoring:
 
     def build_scores(self) -> None:
         """Make `query_scores`: one row a query, one column a number, null where a metric does not apply."""
-        self.session.need("answered", "ranked")
+        self.session.need("answered", *(metric.grain for metric in self.metrics))
         self._check_own_metrics()
         if self.options.on_step is not None:
             self.options.on_step("computing scores")

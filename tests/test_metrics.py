@@ -117,7 +117,7 @@ def test_a_wrong_expression_is_shown_with_what_is_wrong(
         ("MAX(rank)", "the first line must be"),
         ("-- other: what?\nMAX(rank)", "the file is called 'mine'"),
         ("-- mine: what?\n-- gran: ranked\nMAX(rank)", "did you mean 'grain'"),
-        ("-- mine: what?\n-- grain: rows\nMAX(rank)", "must be one of ranked, answered"),
+        ("-- mine: what?\n-- grain: rows\nMAX(rank)", "must be one of ranked, matched, answered"),
         ("-- mine: what?\n-- k: five\nMAX(:k)", "must be numbers"),
         ("-- mine: what?\n-- k: 5\nMAX(rank)", "has no :k"),
         ("-- mine: what?\n", "has no SQL expression"),

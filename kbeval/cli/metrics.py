@@ -37,7 +37,7 @@ def metrics_command(form: str, **flags: Any) -> int:  # noqa: ANN401
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", help="how to print it")
 def explain_command(metric: str, form: str, **flags: Any) -> int:  # noqa: ANN401
     """Explain one metric: what it means, what it applies to, and its SQL."""
-    from kbeval.metrics import find_metric
+    from kbeval.metrics import GRAINS, find_metric
 
     found = find_metric(common.Settings(**flags).score_options().metrics(), metric)
     if form == "json":
@@ -49,7 +49,7 @@ def explain_command(metric: str, form: str, **flags: Any) -> int:  # noqa: ANN40
         common.paint(found.name, "bold") + f": {found.summary}",
         "",
         f"applies to   {found.over}",
-        f"computed on  {found.grain}: " + ("one row a hit" if found.grain == "ranked" else "one row a query"),
+        f"computed on  {found.grain}: {GRAINS[found.grain]}",
         f"at k         {', '.join(map(str, found.ks))}" if found.ks else "",
         f"for a run    {how}, rounded to four decimals; {none} where it applies to none",
         f"better       {'higher' if found.higher_is_better else 'lower'}",

@@ -11,9 +11,8 @@ SELECT
     h.chunk_id,
     h.doc_id,
     h.score,
-    c.result_no IS NOT NULL AS is_expected_chunk,
-    d.result_no IS NOT NULL AS is_expected_doc
+    COALESCE(e.is_expected_chunk, false) AS is_expected_chunk,
+    COALESCE(e.is_expected_doc, false)   AS is_expected_doc
 FROM answered AS a
 LEFT JOIN hits AS h ON h.result_no = a.result_no
-LEFT JOIN chunk_matches AS c ON c.result_no = h.result_no AND c.position = h.position
-LEFT JOIN doc_matches AS d ON d.result_no = h.result_no AND d.position = h.position
+LEFT JOIN expected_hits AS e ON e.result_no = h.result_no AND e.position = h.position

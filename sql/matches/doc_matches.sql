@@ -1,14 +1,20 @@
 -- doc_matches: the hits that bring an expected document, each document once, at its best rank.
--- columns: result_no, position
+-- columns: result_no, position, rank
 -- kind: table
-SELECT result_no, position
-FROM (
-    SELECT
-        h.result_no,
-        h.position,
-        ROW_NUMBER() OVER (PARTITION BY h.result_no, h.doc_id ORDER BY h.rank, h.position) AS appearance
+WITH found AS (
+    SELECT h.result_no, h.doc_id, h.rank, h.position
     FROM results AS r
     JOIN expected_docs AS e ON e.query_id = r.query_id
     JOIN hits AS h ON h.result_no = r.result_no AND h.doc_id = e.doc_id
-) AS found
-WHERE appearance = 1
+),
+
+best AS (
+    SELECT result_no, doc_id, MIN(rank) AS rank
+    FROM found
+    GROUP BY result_no, doc_id
+)
+
+SELECT b.result_no, MIN(f.position) AS position, b.rank
+FROM best AS b
+JOIN found AS f ON f.result_no = b.result_no AND f.doc_id = b.doc_id AND f.rank = b.rank
+GROUP BY b.result_no, b.doc_id, b.rank

@@ -1,5 +1,5 @@
 -- hit_at_k: was any expected chunk among the first k hits?
--- grain: ranked
+-- grain: matched
 -- over:  n_expected_chunks > 0
 -- k:     1 3 5 10
 -- none:  0

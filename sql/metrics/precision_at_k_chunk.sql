@@ -1,5 +1,5 @@
 -- precision_at_k_chunk: how many of k hits are expected chunks? Divided by k even when fewer came back.
--- grain: ranked
+-- grain: matched
 -- over:  n_expected_chunks > 0
 -- k:     1 3 5 10
 -- none:  0

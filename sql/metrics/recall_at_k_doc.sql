@@ -1,5 +1,5 @@
 -- recall_at_k_doc: what share of the expected documents came among the first k hits?
--- grain: ranked
+-- grain: matched
 -- over:  n_expected_docs > 0
 -- k:     1 3 5 10
 -- none:  0

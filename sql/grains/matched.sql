@@ -1,0 +1,16 @@
+-- matched: as `ranked`, but only the hits that some label expects; a query with none has one row with no rank.
+-- kind: view
+-- columns: all of answered, and
+--   position, rank
+--   is_expected_chunk      the best-ranked appearance of an expected chunk
+--   is_expected_doc        the best-ranked appearance of an expected document
+--
+-- Most metrics look at nothing else, and these rows are few: this is where most of the speed comes from.
+SELECT
+    a.*,
+    h.position,
+    h.rank,
+    COALESCE(h.is_expected_chunk, false) AS is_expected_chunk,
+    COALESCE(h.is_expected_doc, false)   AS is_expected_doc
+FROM answered AS a
+LEFT JOIN expected_hits AS h ON h.result_no = a.result_no
