@@ -14,6 +14,7 @@ help:  ## show this list
 
 demo: $(READY)  ## make a small workspace in kbeval-demo/ and score it
 	@$(BIN)/kbeval demo
+	@echo "(kbeval is in $(BIN) here: run 'source $(BIN)/activate' first)"
 
 test: $(PEERS) lint type  ## run every check: ruff, mypy, pytest
 	$(BIN)/pytest -n auto

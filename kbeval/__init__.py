@@ -1,7 +1,7 @@
 """kbeval scores stored evaluation runs of knowledge bases and RAG systems.
 
     import kbeval
-    aggregate = kbeval.compute_aggregate("latest", db="workspace.db", golden="golden.yaml")
+    aggregate = kbeval.compute_aggregate("nightly-42", db="workspace.db", golden="golden.yaml")
     kbeval.store_aggregate("nightly-42", aggregate, db="workspace.db")
 
 Names are loaded when they are first used, so that importing kbeval costs nothing.

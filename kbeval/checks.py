@@ -42,6 +42,7 @@ def check_workspace(scoring: Scoring) -> list[Finding]:
         *_stale_chunks(scoring),
         _foreign_chunks(scoring),
         _stale_docs(scoring),
+        _finding("ignored fields in the golden file", "correct their names", scoring.golden.warnings),
         _unlabelled(scoring.golden),
         _rows_without_golden(scoring),
         _golden_without_rows(scoring),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from kbeval.text import counted
+
 
 class KbevalError(Exception):
     """Could not do it: the message says what, where and what to do."""
@@ -28,9 +30,11 @@ class GoldenError(KbevalError):
 
     def __init__(self, path: str, faults: Sequence[str]) -> None:
         self.faults = list(faults)
-        count = f"{len(faults)} fault{'s' if len(faults) != 1 else ''}"
+        if len(faults) == 1:
+            super().__init__(f"{path}: {faults[0]}")
+            return
         shown = "\n".join(f"  {fault}" for fault in faults)
-        super().__init__(f"{path}: {count} in the golden file, nothing was scored:\n{shown}")
+        super().__init__(f"{path}: {len(faults):,} faults in the golden file; correct them first:\n{shown}")
 
 
 class BadRowsError(KbevalError):
@@ -43,5 +47,4 @@ class BadRowsError(KbevalError):
         lines = [f"  {fault}" for fault in faults[: self.SHOWN]]
         if len(faults) > self.SHOWN:
             lines.append(f"  … and {len(faults) - self.SHOWN:,} more")
-        rows = "1 stored row" if len(faults) == 1 else f"{len(faults):,} stored rows"
-        super().__init__(f"{rows} cannot be read; {advice}\n" + "\n".join(lines))
+        super().__init__(f"{counted(len(faults), 'stored row')} cannot be read; {advice}\n" + "\n".join(lines))

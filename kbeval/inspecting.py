@@ -10,6 +10,7 @@ from typing import Any
 from kbeval.errors import UsageError
 from kbeval.exact import rounded
 from kbeval.metrics import Column, did_you_mean, find_column, find_metric
+from kbeval.model import CONTRACT
 from kbeval.scoring import Scoring
 
 
@@ -34,6 +35,7 @@ class QueryDetail:
     golden: Mapping[str, Any]
     stored: Mapping[str, Any]
     hits: Sequence[Hit]
+    citations_real: Sequence[bool]
     scores: Mapping[str, float | None]
     error: str | None
 
@@ -45,6 +47,7 @@ class QueryDetail:
             "error": self.error,
             "hits": [vars(hit) for hit in self.hits],
             "answer": self.stored.get("answer"),
+            "citations_real": list(self.citations_real),
             "scores": dict(self.scores),
         }
 
@@ -63,7 +66,8 @@ def query_detail(scoring: Scoring, query_id: str, result_json: str | None) -> Qu
     scoring.build_scores()
     session = scoring.session
     session.need("ranked")
-    names = ", ".join(f'"{column.name}"' for column in scoring.columns)
+    columns = _columns_for_a_query(scoring)
+    names = ", ".join(f'"{column.name}"' for column in columns)
     (values,) = session.rows(f"SELECT {names} FROM query_scores WHERE query_id = $1", [query_id])
     hits = session.rows(
         """
@@ -81,12 +85,28 @@ def query_detail(scoring: Scoring, query_id: str, result_json: str | None) -> Qu
         golden=entry or {},
         stored=_stored(result_json),
         hits=[Hit(*hit) for hit in hits],
+        citations_real=[
+            row[0]
+            for row in session.rows(
+                "SELECT c.is_real FROM citation_checks AS c JOIN results AS r ON r.result_no = c.result_no"
+                " WHERE r.query_id = $1 ORDER BY c.citation_no",
+                [query_id],
+            )
+        ],
         scores={
             column.name: None if value is None else rounded(value)
-            for column, value in zip(scoring.columns, values, strict=True)
+            for column, value in zip(columns, values, strict=True)
         },
         error=error,
     )
+
+
+def _columns_for_a_query(scoring: Scoring) -> list[Column]:
+    """The numbers that say something about one query, in the order of the JSON; counts of queries do not."""
+    order = {name: place for place, name in enumerate(CONTRACT)}
+    metrics = [metric for metric in scoring.metrics if metric.aggregation != "count"]
+    metrics.sort(key=lambda metric: (order.get(metric.name, len(order)), metric.name))
+    return [column for metric in metrics for column in metric.columns]
 
 
 def _stored(result_json: str) -> dict[str, Any]:

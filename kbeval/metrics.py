@@ -24,6 +24,17 @@ GRAINS = {
     "answered": "one row a query",
 }
 AGGREGATIONS = ("mean", "count")
+# What a person says for a metric; `hit@5` is the short way to write `hit_at_k.5`.
+SHORT_NAMES = {
+    "hit": "hit_at_k",
+    "recall": "recall_at_k_doc",
+    "prec": "precision_at_k_chunk",
+    "cited": "citation_coverage",
+    "grounded": "groundedness",
+    "refused": "refusal_correctness",
+    "queries": "total_queries",
+    "failed": "failed_queries",
+}
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _HEADER = re.compile(r"--\s*([a-z_]+)\s*:\s*(.*)")
 _FIELDS = ("grain", "over", "k", "none", "agg", "better")
@@ -157,7 +168,7 @@ def metrics_in_folder(folder: Path, origin: str | None = None) -> list[Metric]:
 def metrics_in_config(table: Mapping[str, str], origin: str) -> list[Metric]:
     """The `[metrics]` table of a config file: a name and an expression each."""
     return [
-        _checked(name, f"your own metric, from {origin}", expression.strip(), {}, f"{origin}, metric {name}")
+        _checked(name, "your own, from the config file.", expression.strip(), {}, f"{origin}, metric {name}")
         for name, expression in sorted(table.items())
     ]
 
@@ -176,18 +187,33 @@ def catalogue(
 
 
 def find_metric(metrics: Sequence[Metric], name: str) -> Metric:
-    """One metric by name, `hit_at_k.5` included."""
-    wanted = name.partition(".")[0]
+    """One metric by name; `hit_at_k.5` and `hit@5` name one too."""
+    wanted = long_name(name).partition(".")[0]
     for metric in metrics:
         if metric.name == wanted:
             return metric
-    msg = f"there is no metric {name!r}{did_you_mean(wanted, [metric.name for metric in metrics])}"
+    hint = did_you_mean(wanted, [metric.name for metric in metrics])
+    msg = f"there is no metric {name!r}{hint or '; see kbeval metrics, and --metrics DIR for your own'}"
     raise UsageError(msg)
+
+
+def long_name(name: str) -> str:
+    """`hit@5` as `hit_at_k.5`; other names as they are."""
+    short, _, k = name.partition("@")
+    return f"{SHORT_NAMES.get(short, short)}.{k}" if k else SHORT_NAMES.get(short, short)
+
+
+def short_name(name: str) -> str:
+    """`hit_at_k.5` as `hit@5`; names that have no short form as they are."""
+    metric, _, k = name.partition(".")
+    short = next((short for short, long in SHORT_NAMES.items() if long == metric), None)
+    return name if short is None else f"{short}@{k}" if k else short
 
 
 def find_column(metrics: Sequence[Metric], name: str) -> Column:
     """One number by its printed name, `mrr` or `hit_at_k.5`; without a k, the largest one."""
     metric = find_metric(metrics, name)
+    name = long_name(name)
     if "." not in name:
         return metric.columns[-1]
     for column in metric.columns:

@@ -27,6 +27,7 @@ from kbeval.model import CONTRACT, AggregateMetrics
 from kbeval.runs import find_runs
 from kbeval.sources.sqlite import Run, SqliteSource, database_size
 from kbeval.store import store_json
+from kbeval.text import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -117,8 +118,8 @@ class Scoring:
         self, session: Session, source: SqliteSource, golden: Golden, runs: Sequence[Run], options: ScoreOptions
     ) -> None:
         if options.by is not None and options.by not in SLICE_FIELDS:
-            hint = did_you_mean(options.by, SLICE_FIELDS)
-            msg = f"cannot slice by {options.by!r}{hint or '; there is ' + ', '.join(SLICE_FIELDS)}"
+            hint = "" if "," in options.by else did_you_mean(options.by, SLICE_FIELDS)
+            msg = f"cannot slice by {options.by!r}{hint or '; name one of ' + ', '.join(SLICE_FIELDS)}"
             raise UsageError(msg)
         self.source = source
         self.golden = golden
@@ -333,22 +334,20 @@ class Scoring:
             ledger = aggregate.ledger
             if ledger["rows"] and ledger["rows"] == ledger["unknown"]:
                 yield f"run {run_id}: none of its queries is in {self.golden.path}; is that the right golden file?"
-            elif ledger["missing"]:
-                yield f"run {run_id}: {_golden_queries(ledger['missing'])} no row and {_counted(self.options)}"
+                continue
+            if ledger["missing"]:
+                treated = "counted as zero" if self.options.missing_as_zero else "left out (--missing zero counts them)"
+                missing = counted(ledger["missing"], "golden query", "golden queries")
+                yield f"run {run_id}: no row for {missing}, {treated}"
+            if ledger["unknown"]:
+                unknown = counted(ledger["unknown"], "row")
+                yield f"run {run_id}: {unknown} without a golden query, counted in totals only"
 
     # --- queries --------------------------------------------------------------------------------
 
     def frame(self) -> pl.DataFrame:
         """Scores as a Polars frame: run_id, query_id, then a column a number."""
         return self.session.frame("SELECT * EXCLUDE (result_no) FROM query_scores ORDER BY run_id, query_id")
-
-
-def _golden_queries(count: int) -> str:
-    return "1 golden query has" if count == 1 else f"{count:,} golden queries have"
-
-
-def _counted(options: ScoreOptions) -> str:
-    return "count as zero" if options.missing_as_zero else "are not averaged in (--missing zero counts them)"
 
 
 def _number(metric: Metric, total: Any, scored: int) -> float | int | None:  # noqa: ANN401  (Decimal or None)

@@ -39,7 +39,7 @@ def store_json(
 def _update(connection: sqlite3.Connection, run_id: str, text: str) -> None:
     cursor = connection.execute("UPDATE eval_runs SET aggregate_json = ? WHERE run_id = ?", (text, run_id))
     if cursor.rowcount != 1:
-        msg = f"run {run_id!r} is no longer in the database; nothing was stored, score again"
+        msg = f"there is no run {run_id!r} in the database, or no longer; nothing was stored"
         raise DatabaseError(msg)
 
 

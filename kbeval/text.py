@@ -32,7 +32,7 @@ def cut(text: str, width: int) -> str:
 def markdown(text: str) -> str:
     """For a cell of a Markdown table: no new rows or columns, no HTML, no formatting."""
     safe = shown(text)
-    for character in "\\`*_{}[]()#|!":
+    for character in "\\`*[]|~":
         safe = safe.replace(character, "\\" + character)
     return safe.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
@@ -52,3 +52,8 @@ def display_width(text: str) -> int:
             continue
         width += 2 if unicodedata.east_asian_width(character) in ("W", "F") else 1
     return width
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """`1 run`, `2 runs`, `1,000 queries`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

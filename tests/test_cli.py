@@ -73,8 +73,8 @@ def test_csv_and_markdown_have_every_number(two_runs: Workspace, capsys: pytest.
     values = dict(zip(head.split(","), row.split(","), strict=True))
     assert (values["run_id"], values["mrr"], values["citation_coverage"]) == ("2026-b", "0.75", "")
     _, md, _ = call(capsys, "score", "latest", "--format", "md")
-    assert md.splitlines()[0].startswith("| run | hit@1 | ")
-    assert "| 0.75 |" in md
+    assert md.splitlines()[0].startswith("| run | queries | failed | hit@1 | hit@3 | ")
+    assert "| 0.7500 |" in md
 
 
 def test_a_dry_run_stores_nothing(two_runs: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
@@ -101,7 +101,7 @@ def test_slices_are_printed_beside_the_whole(two_runs: Workspace, capsys: pytest
 
 def test_more_values_of_k_are_shown_and_stored(two_runs: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = call(capsys, "score", "latest", "--k", "1,2,20")
-    assert "hit_at_k.20" in out.splitlines()[0]
+    assert [h for h in out.split() if h.startswith("hit@")] == ["hit@1", "hit@2", "hit@5", "hit@10", "hit@20"]
     assert json.loads(two_runs.stored("2026-b"))["hit_at_k"]["2"] == 1.0
 
 
@@ -141,7 +141,7 @@ def test_skipped_rows_are_counted_and_said(two_runs: Workspace, capsys: pytest.C
     two_runs.add_run("broken", {"q1": "{", "q2": {}})
     code, _, err = call(capsys, "score", "broken", "--skip-bad-rows")
     assert code == 0
-    assert "1 row that cannot be read counts as a failed query" in err
+    assert "1 unreadable row counted as failed, first run broken, query q1" in err
     assert json.loads(two_runs.stored("broken"))["failed_queries"] == 1
 
 
@@ -174,7 +174,36 @@ def test_show_computes_what_was_not_stored(two_runs: Workspace, capsys: pytest.C
     code, out, err = call(capsys, "show", "2026-b")
     assert code == 0
     assert "0.7500" in out
-    assert "not stored yet" in err
+    assert "computed now, not stored" in err
+
+
+def test_show_recomputes_when_labels_or_definitions_are_named(
+    two_runs: Workspace, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    call(capsys, "score", "--all")
+    _, out, err = call(capsys, "show", "2026-b", "--k", "2")
+    assert "hit_at_k.2 " in out
+    assert "computed now" in err
+    other = tmp_path / "other.json"
+    other.write_text('[{"id": "q1", "query": "?", "expected_chunk_ids": ["nowhere"]}]')
+    _, out, _ = call(capsys, "show", "2026-b", "--golden", str(other), "--format", "json")
+    assert json.loads(out)["aggregate"]["mrr"] == 0.0
+    assert "no such file" in refused(capsys, "show", "2026-b", "--golden", "nothing.yaml")
+
+
+def test_short_names_are_names(two_runs: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, _ = call(capsys, "show", "latest", "--worst", "1", "--metric", "hit@1", "--format", "json")
+    assert json.loads(out)[0]["hit_at_k.1"] == 0.0
+    assert call(capsys, "explain", "cited")[1].startswith("citation_coverage: ")
+
+
+def test_rows_and_queries_without_each_other_are_warned_about(
+    two_runs: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_runs.add_run("partial", {"q1": {"hits_top_k": hits("c1")}, "stray": {}})
+    _, _, err = call(capsys, "score", "partial")
+    assert "no row for 1 golden query, left out" in err
+    assert "1 row without a golden query, counted in totals only" in err
 
 
 def test_show_worst_puts_the_worst_first(two_runs: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,9 +235,9 @@ def test_check_exits_with_one_when_it_finds_something(two_runs: Workspace, capsy
     two_runs.add_run("odd", {"q1": {"hits_top_k": hits("c1", "c1")}})
     code, out, err = call(capsys, "check")
     assert code == 1
-    assert "1 repeated hits" in out
+    assert "repeated hits: 1" in out
     assert "what to do" in out
-    assert "2 kinds of trouble" in err
+    assert "2 kinds of trouble in 2 golden queries and 3 runs" in err
     code, out, _ = call(capsys, "check", "--format", "json")
     assert code == 1
     assert {finding["finding"] for finding in json.loads(out)} == {"repeated hits", "golden queries without a row"}

@@ -8,7 +8,7 @@ import pytest
 from kbeval.render.table import Column, render
 from kbeval.text import csv_cell, display_width, markdown, shown
 
-COLUMNS = [Column("name"), Column("value")]
+COLUMNS = [Column("name"), Column("value", right=True)]
 ROWS: list[list[str | float | int | None]] = [["a", 0.3333], ["längeres wort", None], ["c", 12.0]]
 
 

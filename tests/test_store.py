@@ -61,7 +61,7 @@ HOLD_LOCK = """
 
 def test_all_runs_are_stored_in_one_transaction(scored: Workspace) -> None:
     store_json(scored.db, {"run0": "{}", "run1": "{}"})
-    with pytest.raises(DatabaseError, match="run 'gone' is no longer in the database; nothing was stored"):
+    with pytest.raises(DatabaseError, match="there is no run 'gone' in the database, or no longer; nothing was stored"):
         store_json(scored.db, {"run0": '{"new": 1}', "gone": "{}"})
     assert scored.stored("run0") == "{}"
 

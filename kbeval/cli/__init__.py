@@ -89,5 +89,5 @@ def run(arguments: list[str]) -> int:
 
 
 def _fail(message: str, advice: str | None = None, code: int = 2) -> int:
-    click.echo(f"kbeval: {message}" + (f"; {advice}" if advice else ""), err=True)
+    click.echo(f"kbeval: {message.rstrip('.')}; {advice}" if advice else f"kbeval: {message}", err=True)
     return code

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from kbeval.cli import common
-from kbeval.text import shown
+from kbeval.text import counted, shown
 
 
 @click.command("check")
@@ -35,23 +35,21 @@ def check_command(runs: tuple[str, ...], form: str, **flags: Any) -> int:  # noq
         with open_scoring(database, golden, list(runs) or None, options) as scoring:
             findings = check_workspace(scoring)
             looked_at = len(scoring.runs)
-    for warning in golden.warnings:
-        common.warn(warning)
     if form == "json":
         common.print_json(
             [{"finding": f.kind, "count": f.count, "examples": list(f.examples), "advice": f.advice} for f in findings]
         )
     elif form != "table":
-        columns = [Column("finding"), Column("count"), Column("examples"), Column("advice")]
+        columns = [Column("finding"), Column("count", right=True), Column("examples"), Column("advice")]
         common.print_table(columns, [[f.kind, f.count, "; ".join(f.examples), f.advice] for f in findings], form)
     else:
         for f in findings:
             more = ", …" if f.count > len(f.examples) else ""
-            head = common.paint(f"{f.count:,} {f.kind}", "bold")
+            head = common.paint(f"{f.kind}: {f.count:,}", "bold")
             click.echo(f"{head}\n  for example  {shown('; '.join(f.examples))}{more}\n  what to do   {f.advice}")
-    what = f"{len(golden):,} golden queries and {looked_at:,} runs"
+    what = f"{counted(len(golden), 'golden query', 'golden queries')} and {counted(looked_at, 'run')}"
     if not findings:
         common.note(f"nothing to complain about in {what}")
         return 0
-    common.note(f"{len(findings)} kind{'s' if len(findings) != 1 else ''} of trouble in {what}")
+    common.note(f"{counted(len(findings), 'kind')} of trouble in {what}")
     return 1

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from kbeval.config import Config, load_config
 from kbeval.errors import UsageError
@@ -76,6 +77,11 @@ class Settings:
 
     def get(self, key: str) -> Any:  # noqa: ANN401  (typed by the option or by config.KEYS)
         return self._flags.get(key, self.config.get(key))
+
+    def given(self, *keys: str) -> bool:
+        """Was any of these said on the command line?"""
+        context = click.get_current_context()
+        return any(context.get_parameter_source(key) is ParameterSource.COMMANDLINE for key in keys)
 
     def db(self) -> str:
         return self._required("db", "the database")

@@ -25,10 +25,11 @@ def demo_command(folder: str) -> int:
     from kbeval.store import store_json
 
     place = Path(folder)
+    made = "made anew" if place.exists() else "made"
     database = make_demo(place)
     scored = score_runs(database, place / GOLDEN)
     store_json(database, {run_id: aggregate.to_json() for run_id, aggregate in scored.aggregates.items()})
-    common.note(f"made {place}: a knowledge base of 7 documents, 25 golden queries and 3 scored runs\n")
+    common.note(f"{made} {place}: a knowledge base of 7 documents, 25 golden queries and 3 scored runs\n")
     rows = [(run.run_id, None, scored.aggregates[run.run_id]) for run in scored.runs]
     common.print_table(*score_table(rows, "table", None), "table")
     common.note("")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,9 +25,9 @@ def metrics_command(form: str, **flags: Any) -> int:  # noqa: ANN401
         Column("metric"),
         Column("k"),
         Column("what_it_measures", "what it measures", 110),
-        Column("from", width=40),
+        Column("from"),
     ]
-    rows = [[m.name, ",".join(map(str, m.ks)) or None, m.summary, m.origin] for m in metrics]
+    rows = [[m.name, ",".join(map(str, m.ks)) or None, m.summary, _home(m)] for m in metrics]
     common.print_table(columns, rows, form)
     return 0
 
@@ -43,15 +44,15 @@ def explain_command(metric: str, form: str, **flags: Any) -> int:  # noqa: ANN40
     if form == "json":
         common.print_json(_as_json(found))
         return 0
-    none = "null" if found.none is None else f"{found.none:g}"
-    how = "the mean over those queries" if found.aggregation == "mean" else "how many of those queries have it"
+    none = "no value" if found.none is None else f"{found.none:g}"
+    how = "their mean, rounded to four decimals" if found.aggregation == "mean" else "how many of them have it"
     lines = [
         common.paint(found.name, "bold") + f": {found.summary}",
         "",
         f"applies to   {found.over}",
         f"computed on  {found.grain}: {GRAINS[found.grain]}",
         f"at k         {', '.join(map(str, found.ks))}" if found.ks else "",
-        f"for a run    {how}, rounded to four decimals; {none} where it applies to none",
+        f"for a run    {how}; {none} where there are none",
         f"better       {'higher' if found.higher_is_better else 'lower'}",
         f"defined in   {found.origin if found.origin != 'kbeval' else f'sql/metrics/{found.name}.sql'}",
         "",
@@ -59,6 +60,11 @@ def explain_command(metric: str, form: str, **flags: Any) -> int:  # noqa: ANN40
     ]
     click.echo("\n".join(line for place, line in enumerate(lines) if line or place in (1, 8)))
     return 0
+
+
+def _home(metric: Metric) -> str:
+    """Where a metric is defined, in short: the name of the file."""
+    return metric.origin if metric.origin == "kbeval" else Path(metric.origin.partition(", metric ")[0]).name
 
 
 def _as_json(metric: Metric) -> dict[str, Any]:

@@ -34,9 +34,9 @@ def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
         Column("commit_hash", "commit", 10),
         Column("chunker_version", "chunker", 20),
         Column("model", width=24),
-        Column("rows"),
-        Column("hit_at_k.5", "hit@5"),
-        Column("mrr"),
+        Column("rows", right=True),
+        Column("hit_at_k.5", "hit@5", right=True),
+        Column("mrr", right=True),
     ]
     common.print_table(columns, [_row(run) for run in runs], form)
     if form == "table" and not all(run.aggregate() for run in runs):

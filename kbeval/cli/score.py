@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbeval.cli import common
+from kbeval.text import counted
 
 if TYPE_CHECKING:
     from kbeval.model import AggregateMetrics
@@ -35,7 +36,7 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
     """Score runs against the golden file and store the numbers.
 
     RUN is a run's id, the beginning of it, 'latest', or 'latest~1' for the one before. All runs are stored in
-    one transaction, as JSON with four decimals, in eval_runs.aggregate_json.
+    one transaction, as JSON with four decimals, in eval_runs.aggregate_json. Slices are printed, not stored.
     """
     from kbeval.scoring import score_runs
 
@@ -110,23 +111,14 @@ def _tell(scored: Scored, healthy: list[str], broken: set[str], database: str, d
     for warning in scored.warnings:
         common.warn(warning)
     if scored.bad_rows and not broken:
-        count = len(scored.bad_rows)
-        rows = (
-            "1 row that cannot be read counts as a failed query"
-            if count == 1
-            else (f"{count:,} rows that cannot be read count as failed queries")
-        )
-        common.warn(f"{rows} (first: {scored.bad_rows[0]})")
+        rows = counted(len(scored.bad_rows), "unreadable row")
+        common.warn(f"{rows} counted as failed, first {scored.bad_rows[0]}")
     if dry_run:
         common.note("dry run: nothing was stored")
     elif healthy:
-        common.note(f"stored the numbers of {_runs(len(healthy))} in {database}")
+        common.note(f"stored the numbers of {counted(len(healthy), 'run')} in {database}")
     if broken:
         from kbeval.errors import BadRowsError
 
-        advice = f"{_runs(len(broken))} not scored; repair them, or use --skip-bad-rows:"
+        advice = f"{counted(len(broken), 'run')} not scored; repair them, or use --skip-bad-rows:"
         common.note(f"kbeval: {BadRowsError([str(row) for row in scored.bad_rows], advice)}")
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count:,} runs"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -58,20 +60,21 @@ def _show_numbers(settings: common.Settings, name: str, form: str) -> None:
 
     run = find_run(stored_runs(settings.db()), name, settings.db())
     aggregate = run.aggregate()
-    if aggregate is None and settings.get("golden"):
+    # Whoever names labels or definitions wants numbers made with them, not those of last time.
+    if settings.given("golden", "extra_ks", "metrics_dir") or (aggregate is None and settings.get("golden")):
         scored = score_runs(settings.db(), settings.golden(), [run.run_id], settings.score_options())
         aggregate = scored.aggregates[run.run_id]
-        common.note("computed now; not stored yet: kbeval score " + run.run_id)
+        common.note(f"computed now, not stored (kbeval score {shown(run.run_id)} does that)")
     if aggregate is None:
         msg = f"run {run.run_id} has not been scored yet: kbeval score {run.run_id} --golden FILE"
         raise UsageError(msg)
     if form == "json":
-        common.print_json(
-            {"run_id": run.run_id, "suite": run.suite, "created_at": run.created_at, "aggregate": aggregate.to_dict()}
-        )
+        about = {"run_id": run.run_id, "suite": run.suite, "created_at": run.created_at}
+        common.print_json({**about, "aggregate": aggregate.to_dict()})
         return
     if form == "table":
-        click.echo(common.paint(shown(run.run_id), "bold") + f"  {shown(run.suite)}  {shown(run.created_at)}")
+        about_run = "  ".join(shown(text) for text in (run.suite, run.created_at))
+        click.echo(common.paint(shown(run.run_id), "bold") + f"  {about_run}")
     common.print_table(*number_table(aggregate), form)
     if form == "table":
         _tell_ledger(aggregate)
@@ -97,8 +100,8 @@ def _show_worst(settings: common.Settings, run: str, count: int, metric: str, fo
             column, found = worst_queries(scoring, metric, count)
     columns = [
         Column("query_id", "query", 24),
-        Column(column.name),
-        Column("first_expected_rank", "first at rank"),
+        Column(column.name, right=True),
+        Column("first_expected_rank", "first at rank", right=True),
         Column("text", width=80),
     ]
     common.print_table(columns, [[w.query_id, w.value, w.best_rank, w.query] for w in found], form)
@@ -120,7 +123,16 @@ def _show_query(settings: common.Settings, run: str, query_id: str, form: str) -
     elif form == "table":
         _print_query(detail)
     else:
-        common.print_table([Column("metric"), Column("value")], [list(pair) for pair in detail.scores.items()], form)
+        common.print_table(
+            [Column("metric"), Column("value", right=True)], [list(pair) for pair in detail.scores.items()], form
+        )
+
+
+def _print_citations(citations: Any, real: Sequence[bool]) -> None:  # noqa: ANN401  (whatever the row holds)
+    for citation, is_real in zip(citations if isinstance(citations, list) else [], real, strict=False):
+        place = citation.get("citation") if isinstance(citation, dict) else citation
+        verdict = "leads to a chunk" if is_real else "leads nowhere"
+        click.echo(f"  {'citation':20} {shown(json.dumps(place or citation, ensure_ascii=False))}  ({verdict})")
 
 
 def _print_query(detail: QueryDetail) -> None:
@@ -142,15 +154,16 @@ def _print_query(detail: QueryDetail) -> None:
     if isinstance(answer, dict):
         state = "" if answer.get("grounded") is not False else "  (refused)"
         click.echo(f"  {'answer':20} {shown(str(answer.get('answer') or ''))}{state}")
+        _print_citations(answer.get("citations"), detail.citations_real)
     click.echo()
     if detail.hits:
         marks = {(True, True): "chunk, doc", (True, False): "chunk", (False, True): "doc", (False, False): ""}
         common.print_table(
             [
-                Column("rank"),
+                Column("rank", right=True),
                 Column("chunk_id", "chunk"),
                 Column("doc_id", "document"),
-                Column("score"),
+                Column("score", right=True),
                 Column("expected"),
             ],
             [
@@ -162,4 +175,6 @@ def _print_query(detail: QueryDetail) -> None:
     else:
         click.echo("no hits")
     click.echo()
-    common.print_table([Column("metric"), Column("value")], [list(pair) for pair in detail.scores.items()], "table")
+    common.print_table(
+        [Column("metric"), Column("value", right=True)], [list(pair) for pair in detail.scores.items()], "table"
+    )

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from kbeval.metrics import short_name
 from kbeval.model import AggregateMetrics
 from kbeval.render.table import Cell, Column
 
-# What a person looks at first, and a short head for each.
-HEADLINES = {
-    "total_queries": "queries",
-    "failed_queries": "failed",
-    "hit_at_k.1": "hit@1",
-    "hit_at_k.5": "hit@5",
-    "hit_at_k.10": "hit@10",
-    "mrr": "mrr",
-    "recall_at_k_doc.5": "recall@5",
-    "precision_at_k_chunk.5": "prec@5",
-    "citation_coverage": "cited",
-    "groundedness": "grounded",
-    "refusal_correctness": "refused",
-}
+# What a person looks at first.
+HEADLINES = (
+    "total_queries",
+    "failed_queries",
+    "hit_at_k.1",
+    "hit_at_k.5",
+    "hit_at_k.10",
+    "mrr",
+    "recall_at_k_doc.5",
+    "precision_at_k_chunk.5",
+    "citation_coverage",
+    "groundedness",
+    "refusal_correctness",
+)
 
 Scored = tuple[str, str | None, AggregateMetrics]
 
@@ -29,11 +30,12 @@ def score_table(
     scored: Sequence[Scored], form: str, by: str | None, own: Iterable[str] = ()
 ) -> tuple[list[Column], list[list[Cell]]]:
     """One row a run (and slice). `own`: numbers of the user's metrics and k values, shown to eyes too."""
-    slices = [Column(by)] if by else []
-    names = list(HEADLINES) + [name for name in own if name not in HEADLINES]
-    if form != "table":
-        names = list(dict.fromkeys(name for _, _, aggregate in scored for name in aggregate.numbers()))
-    columns = [Column("run_id", "run", 36), *slices, *(Column(name, HEADLINES.get(name, name)) for name in names)]
+    every = list(dict.fromkeys(name for _, _, aggregate in scored for name in aggregate.numbers()))
+    wanted = {*HEADLINES, *own} if form == "table" else set(every)
+    # Counts first, then in the order of the JSON, so that the values of k stand side by side.
+    names = sorted((name for name in every if name in wanted), key=lambda name: name not in HEADLINES[:2])
+    columns = [Column("run_id", "run", 36), *([Column(by)] if by else [])]
+    columns += [Column(name, short_name(name), right=True) for name in names]
     rows: list[list[Cell]] = []
     for run_id, slice_name, aggregate in scored:
         numbers = aggregate.numbers()
@@ -50,7 +52,12 @@ def _seen(aggregate: AggregateMetrics, name: str, value: Cell, form: str) -> Cel
 
 def number_table(aggregate: AggregateMetrics) -> tuple[list[Column], list[list[Cell]]]:
     """One row a number, with how many queries it was scored on."""
-    columns = [Column("metric"), Column("value"), Column("scored"), Column("not_applicable", "n/a")]
+    columns = [
+        Column("metric"),
+        Column("value", right=True),
+        Column("scored", right=True),
+        Column("not_applicable", "n/a", right=True),
+    ]
     counts = aggregate.ledger.get("metrics", {})
     rows: list[list[Cell]] = []
     for name, value in aggregate.numbers().items():

@@ -18,11 +18,12 @@ Paint = Callable[[str, str], str]
 
 @dataclass(frozen=True)
 class Column:
-    """A column's name, how its head is shown to eyes, and how wide text may get there."""
+    """A column's name, how its head is shown to eyes, how wide text may get there, and on which side it stands."""
 
     name: str
     head: str | None = None
     width: int = 40
+    right: bool = False
 
     @property
     def title(self) -> str:
@@ -65,20 +66,11 @@ def _for_programs(value: Cell) -> str:
     return value if isinstance(value, str) else repr(value)
 
 
-def _is_number(value: Cell) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
 def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], paint: Paint) -> str:
     cells = [[cut(for_eyes(value), column.width) for column, value in zip(columns, row, strict=True)] for row in rows]
     widths = [
         max([display_width(column.title), *(display_width(row[place]) for row in cells)])
         for place, column in enumerate(columns)
-    ]
-    # A column of numbers stands to the right; one that is empty throughout follows its head.
-    right = [
-        bool(rows) and all(_is_number(row[place]) for row in rows) and any(row[place] is not None for row in rows)
-        for place in range(len(columns))
     ]
 
     def line(texts: Sequence[str], style: str, originals: Sequence[Cell] | None = None) -> str:
@@ -87,7 +79,7 @@ def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], paint: P
             space = " " * (widths[place] - display_width(text))
             dim = originals is not None and originals[place] is None
             painted = paint(text, "dim" if dim else style) if style or dim else text
-            parts.append(space + painted if right[place] else painted + space)
+            parts.append(space + painted if columns[place].right else painted + space)
         return "  ".join(parts).rstrip()
 
     head = line([column.title for column in columns], "bold")
@@ -107,6 +99,8 @@ def _markdown(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> str:
     def line(texts: Sequence[str]) -> str:
         return "| " + " | ".join(texts) + " |"
 
-    rule = ["---:" if rows and all(_is_number(row[i]) for row in rows) else "---" for i in range(len(columns))]
-    body = [line([markdown(v) if isinstance(v, str) else _for_programs(v) for v in row]) for row in rows]
+    rule = ["---:" if column.right else "---" for column in columns]
+    body = [
+        line([markdown(v) if isinstance(v, str) else "" if v is None else for_eyes(v) for v in row]) for row in rows
+    ]
     return "\n".join([line([markdown(column.title) for column in columns]), line(rule), *body])

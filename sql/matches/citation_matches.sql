@@ -1,50 +1,9 @@
 -- citation_matches: how many citations each answer has, and how many lead to a real chunk.
 -- columns: result_no, n_citations, n_citations_resolved
 -- kind: table
---
--- A citation leads somewhere when it names a known chunk, or when its document has a chunk that shares
--- at least one unit with it; one with a path alone needs a chunk of that document, no more.
--- The same few places are cited again and again, so each distinct place is looked up once.
-WITH places AS (
-    SELECT doc_id, axis, low, high, bottom, top
-    FROM citations
-    WHERE chunk_id IS NULL AND axis IS NOT NULL
-    GROUP BY doc_id, axis, low, high, bottom, top
-),
-
-real_places AS (
-    SELECT p.doc_id, p.axis, p.low, p.high, p.bottom, p.top
-    FROM places AS p
-    JOIN chunk_spans AS s ON s.doc_id = p.doc_id AND s.axis = p.axis
-    WHERE s.low < p.high
-      AND p.low < s.high
-      AND s.bottom < p.top
-      AND p.bottom < s.top
-    GROUP BY p.doc_id, p.axis, p.low, p.high, p.bottom, p.top
-),
-
-real_documents AS (
-    SELECT doc_id FROM chunks GROUP BY doc_id
-)
-
 SELECT
-    c.result_no,
-    COUNT(*) AS n_citations,
-    SUM(
-        CASE
-            WHEN c.chunk_id IS NOT NULL THEN CASE WHEN k.chunk_id IS NULL THEN 0 ELSE 1 END
-            WHEN c.axis IS NOT NULL     THEN CASE WHEN p.doc_id IS NULL THEN 0 ELSE 1 END
-            ELSE                             CASE WHEN d.doc_id IS NULL THEN 0 ELSE 1 END
-        END
-    ) AS n_citations_resolved
-FROM citations AS c
-LEFT JOIN chunks AS k ON k.chunk_id = c.chunk_id
-LEFT JOIN real_documents AS d ON d.doc_id = c.doc_id
-LEFT JOIN real_places AS p
-    ON  p.doc_id = c.doc_id
-    AND p.axis = c.axis
-    AND p.low = c.low
-    AND p.high = c.high
-    AND p.bottom = c.bottom
-    AND p.top = c.top
-GROUP BY c.result_no
+    result_no,
+    COUNT(*)                                   AS n_citations,
+    SUM(CASE WHEN is_real THEN 1 ELSE 0 END) AS n_citations_resolved
+FROM citation_checks
+GROUP BY result_no
