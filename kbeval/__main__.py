@@ -1,6 +1,18 @@
-"""`python -m kbeval`."""
+"""Where the program starts: `kbeval` and `python -m kbeval`."""
 
-from kbeval.cli import main
+import sys
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C is heard even while it is still being loaded."""
+    try:
+        from kbeval.cli import main as run_and_exit
+
+        run_and_exit()
+    except KeyboardInterrupt:
+        sys.stderr.write("kbeval: interrupted; nothing is half-written\n")
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

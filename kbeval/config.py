@@ -14,6 +14,10 @@ from typing import Any
 
 from kbeval.errors import UsageError
 
+LARGEST_K = 1_000_000_000
+MOST_KS = 50
+MOST_THREADS = 1024
+
 # What may stand in the file, and what it must be.
 KEYS: dict[str, type] = {
     "db": str,
@@ -46,15 +50,19 @@ def load_config(start: Path) -> Config:
         if own.is_file():
             return _checked(own, _read(own))
         project = folder / "pyproject.toml"
-        if project.is_file() and isinstance(table := _read(project).get("tool", {}).get("kbeval"), dict):
-            return _checked(project, table)
+        tools = _read(project).get("tool") if project.is_file() else None
+        if isinstance(tools, dict) and "kbeval" in tools:
+            if not isinstance(tools["kbeval"], dict):
+                msg = f"{project}: tool.kbeval must be a table"
+                raise UsageError(msg)
+            return _checked(project, tools["kbeval"])
     return Config()
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         msg = f"{path} is not valid TOML: {error}"
         raise UsageError(msg) from error
     except OSError as error:
@@ -75,10 +83,16 @@ def _checked(path: Path, table: Mapping[str, Any]) -> Config:
             msg = f"{path}: {key} must be {_NAMES[KEYS[key]]}"
             raise UsageError(msg)
         values[key] = str(path.parent / str(value)) if key in _PATHS else value
-    for k in values.get("k", ()):
-        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
-            msg = f"{path}: k must be a list of whole numbers from 1"
-            raise UsageError(msg)
+    ks = values.get("k", [])
+    if not all(isinstance(k, int) and not isinstance(k, bool) and 1 <= k <= LARGEST_K for k in ks) or len(ks) > MOST_KS:
+        msg = f"{path}: k must be a list of whole numbers from 1, {MOST_KS} at most"
+        raise UsageError(msg)
+    if not 1 <= values.get("threads", 1) <= MOST_THREADS:
+        msg = f"{path}: threads must be from 1 to {MOST_THREADS}"
+        raise UsageError(msg)
+    if any("\0" in str(values.get(key, "")) for key in _PATHS):
+        msg = f"{path}: a path must not hold a NUL character"
+        raise UsageError(msg)
     for name, expression in values.get("metrics", {}).items():
         if not isinstance(expression, str):
             msg = f"{path}: metric {name} must be text, an SQL aggregate expression"

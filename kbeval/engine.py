@@ -7,6 +7,7 @@ never opens a hit. Sources hand in the stored tables; nothing flows back to them
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import tempfile
 import threading
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 # Small enough for a laptop and a CI machine; what does not fit is spilled to disk, compressed.
 DEFAULT_MEMORY_LIMIT = "400MB"
 COMPRESS_FROM_BYTES = 1_000_000_000
+
+_SIZE = re.compile(r"\d{1,9}(\.\d{1,3})?\s*(MB|MiB|GB|GiB|TB|TiB)", re.IGNORECASE)
 
 Result = TypeVar("Result")
 Loader = Callable[["Session"], None]
@@ -52,13 +55,11 @@ class Session:
             raise
 
     def _connect(self, threads: int | None, memory_limit: str, expected_bytes: int) -> duckdb.DuckDBPyConnection:
-        connection = duckdb.connect(":memory:")
-        try:
-            connection.execute("SET memory_limit = ?", [memory_limit])
-        except duckdb.Error as error:
-            connection.close()
+        if not _SIZE.fullmatch(memory_limit):
             msg = f"memory limit {memory_limit!r} is not a size; write it like 400MB or 2GB"
-            raise UsageError(msg) from error
+            raise UsageError(msg)
+        connection = duckdb.connect(":memory:")
+        connection.execute("SET memory_limit = ?", [memory_limit])
         connection.execute("SET temp_directory = ?", [self._spill])
         if threads is not None:
             connection.execute("SET threads = ?", [threads])

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kbeval.text import counted
+from kbeval.text import counted, cut, shown
+
+_SHOWN = 50
+_LINE = 300
 
 
 class KbevalError(Exception):
-    """Could not do it: the message says what, where and what to do."""
+    """Could not do it: the message says what, where and what to do, in one line; details follow one a line."""
 
     exit_code = 2
+
+    def __init__(self, headline: str, details: Sequence[str] = ()) -> None:
+        # Messages quote data, and data is never trusted: one line each, nothing that a terminal would obey.
+        self.headline = cut(shown(headline), 4 * _LINE)
+        self.details = [cut(shown(detail), _LINE) for detail in details[:_SHOWN]]
+        if len(details) > _SHOWN:
+            self.details.append(f"… and {len(details) - _SHOWN:,} more")
+        super().__init__("\n".join([self.headline, *(f"  {detail}" for detail in self.details)]))
 
 
 class UsageError(KbevalError):
@@ -32,19 +43,13 @@ class GoldenError(KbevalError):
         self.faults = list(faults)
         if len(faults) == 1:
             super().__init__(f"{path}: {faults[0]}")
-            return
-        shown = "\n".join(f"  {fault}" for fault in faults)
-        super().__init__(f"{path}: {len(faults):,} faults in the golden file; correct them first:\n{shown}")
+        else:
+            super().__init__(f"{path}: {len(faults):,} faults in the golden file; correct them first:", faults)
 
 
 class BadRowsError(KbevalError):
     """Stored rows that cannot be read; each names its run and query."""
 
-    SHOWN = 20
-
     def __init__(self, faults: Sequence[str], advice: str) -> None:
         self.faults = list(faults)
-        lines = [f"  {fault}" for fault in faults[: self.SHOWN]]
-        if len(faults) > self.SHOWN:
-            lines.append(f"  … and {len(faults) - self.SHOWN:,} more")
-        super().__init__(f"{counted(len(faults), 'stored row')} cannot be read; {advice}\n" + "\n".join(lines))
+        super().__init__(f"{counted(len(faults), 'stored row')} cannot be read; {advice}", faults)

@@ -8,10 +8,12 @@ hair below; ties are decided with a tolerance of 1e-13, far above that error and
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Decimal, localcontext
 
 SCALE = 15
-FIXED_POINT = f"DECIMAL(38, {SCALE})"
+# Up to 1e15, so that the sum of a hundred million of them still fits; larger values count as none.
+FIXED_POINT = f"DECIMAL(30, {SCALE})"
+LARGEST = 1e15
 DECIMALS = 4
 _TIE = 10 ** (SCALE - 13)
 
@@ -26,6 +28,9 @@ def rounded_mean(total: Decimal, count: int) -> float:
     return float(signed) / float(10**DECIMALS)
 
 
-def rounded(value: float) -> float:
-    """One value, rounded as stored numbers are."""
-    return rounded_mean(Decimal(value).quantize(Decimal(1).scaleb(-SCALE)), 1)
+def rounded(value: float) -> float | None:
+    """One value, rounded as stored numbers are; None where it is too large to be one, or no number."""
+    if not abs(value) < LARGEST:
+        return None
+    with localcontext(prec=40):
+        return rounded_mean(Decimal(value).quantize(Decimal(1).scaleb(-SCALE)), 1)

@@ -122,7 +122,7 @@ class WorstQuery:
     """A query and its value."""
 
     query_id: str
-    value: float
+    value: float | None
     best_rank: int | None
     query: str | None
 

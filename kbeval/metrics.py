@@ -16,6 +16,7 @@ from pathlib import Path
 
 import kbeval.sqlfiles as sqlfiles
 from kbeval.errors import MetricError, UsageError
+from kbeval.exact import LARGEST
 
 DEFAULT_KS = (1, 3, 5, 10)
 GRAINS = {
@@ -35,6 +36,7 @@ SHORT_NAMES = {
     "queries": "total_queries",
     "failed": "failed_queries",
 }
+RESERVED = frozenset(("ledger", "provenance", "slices", "run_id", "query_id", "result_no", "aggregate", "metric"))
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _HEADER = re.compile(r"--\s*([a-z_]+)\s*:\s*(.*)")
 _FIELDS = ("grain", "over", "k", "none", "agg", "better")
@@ -111,37 +113,38 @@ def _checked(name: str, summary: str, expression: str, fields: Mapping[str, str]
     def fail(what: str) -> MetricError:
         return MetricError(f"{origin}: {what}")
 
+    def choice(field: str, default: str, known: Iterable[str]) -> str:
+        value = fields.get(field, default)
+        if value not in known:
+            raise fail(f"{field} is {value!r}; it must be one of {', '.join(known)}")
+        return value
+
     if not _NAME.fullmatch(name):
         raise fail(f"{name!r} is not a metric name; use small letters, digits and _")
+    if name in RESERVED:
+        raise fail(f"{name!r} has a meaning of its own in the results; choose another name")
     if not expression:
         raise fail(f"{name} has no SQL expression")
-    grain = fields.get("grain", "ranked")
-    if grain not in GRAINS:
-        raise fail(f"grain is {grain!r}; it must be one of {', '.join(GRAINS)}")
-    aggregation = fields.get("agg", "mean")
-    if aggregation not in AGGREGATIONS:
-        raise fail(f"agg is {aggregation!r}; it must be one of {', '.join(AGGREGATIONS)}")
-    better = fields.get("better", "higher")
-    if better not in ("higher", "lower"):
-        raise fail(f"better is {better!r}; it must be higher or lower")
     uses_k = re.search(r":k\b", expression) is not None
     try:
         ks = tuple(sorted({int(k) for k in re.split(r"[\s,]+", fields["k"])})) if "k" in fields else ()
         none = float(fields["none"]) if "none" in fields else None
     except ValueError as error:
         raise fail(f"k and none must be numbers: {error}") from error
+    if none is not None and not abs(none) < LARGEST:
+        raise fail(f"none is {none}; it must be an ordinary number")
     if ks and (not uses_k or ks[0] < 1):
         raise fail("k is given, but the expression has no :k" if not uses_k else "k must be 1 or more")
     return Metric(
         name=name,
         summary=summary,
         expression=expression,
-        grain=grain,
+        grain=choice("grain", "ranked", GRAINS),
         over=fields.get("over", "is_golden"),
         ks=ks or (DEFAULT_KS if uses_k else ()),
         none=none,
-        aggregation=aggregation,
-        higher_is_better=better == "higher",
+        aggregation=choice("agg", "mean", AGGREGATIONS),
+        higher_is_better=choice("better", "higher", ("higher", "lower")) == "higher",
         origin=origin,
     )
 
@@ -153,6 +156,9 @@ def metrics_in_folder(folder: Path, origin: str | None = None) -> list[Metric]:
         raise UsageError(msg)
     found = []
     for path in sorted(folder.glob("*.sql")):
+        if not path.is_file():
+            msg = f"{path} is not a file"
+            raise MetricError(msg)
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:

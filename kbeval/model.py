@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -62,7 +63,7 @@ class AggregateMetrics:
         known: dict[str, Any] = {
             name: _k_map(stored.get(name)) if name in MAPS else _plain(stored.get(name)) for name in CONTRACT
         }
-        sections: dict[str, Any] = {name: dict(stored.get(name) or {}) for name in _SECTIONS}
+        sections: dict[str, Any] = {name: _section(stored.get(name)) for name in _SECTIONS}
         extra = {
             name: _k_map(value) if _is_k_map(value) else value
             for name, value in stored.items()
@@ -107,12 +108,27 @@ def _written(value: Any) -> Any:  # noqa: ANN401  (numbers, maps of numbers, and
 
 
 def _is_k_map(value: Any) -> bool:  # noqa: ANN401
-    return isinstance(value, dict) and bool(value) and all(str(k).isdigit() for k in value)
+    return isinstance(value, dict) and bool(value) and all(_is_k(k) for k in value)
+
+
+def _is_k(key: Any) -> bool:  # noqa: ANN401
+    return str(key).isascii() and str(key).isdigit() and len(str(key)) < 12
+
+
+def _section(value: Any) -> dict[str, Any]:  # noqa: ANN401
+    """A ledger or provenance as it should be; whatever else is stored there is left out."""
+    found = dict(value) if isinstance(value, dict) else {}
+    if "metrics" in found and isinstance(found["metrics"], dict):
+        found["metrics"] = {name: counts for name, counts in found["metrics"].items() if isinstance(counts, dict)}
+    elif not isinstance(found.get("metrics"), str):
+        found.pop("metrics", None)
+    return found
 
 
 def _k_map(value: Any) -> KMap:  # noqa: ANN401
-    return {int(k): _plain(v) for k, v in value.items() if str(k).isdigit()} if isinstance(value, dict) else {}
+    return {int(k): _plain(v) for k, v in value.items() if _is_k(k)} if isinstance(value, dict) else {}
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  (a number, or nothing where something else is stored)
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and math.isfinite(value) else None

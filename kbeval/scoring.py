@@ -19,7 +19,7 @@ import duckdb
 
 from kbeval import __version__
 from kbeval.engine import Session, first_line
-from kbeval.errors import BadRowsError, MetricError, UsageError
+from kbeval.errors import BadRowsError, DatabaseError, MetricError, UsageError
 from kbeval.exact import FIXED_POINT, rounded_mean
 from kbeval.golden import Golden, load_golden
 from kbeval.metrics import Column, Metric, catalogue, definitions_hash, did_you_mean
@@ -27,14 +27,17 @@ from kbeval.model import CONTRACT, AggregateMetrics
 from kbeval.runs import find_runs
 from kbeval.sources.sqlite import Run, SqliteSource, database_size
 from kbeval.store import store_json
-from kbeval.text import counted
+from kbeval.text import counted, cut
 
 if TYPE_CHECKING:
     import polars as pl
 
 SLICE_FIELDS = ("category", "difficulty", "lang", "tags", "group")
 NO_SLICE = "(none)"
-_NUMBER_TYPE = re.compile(r"[A-Z]*INT[A-Z]*\Z|DOUBLE|FLOAT|DECIMAL|BOOLEAN|BIGNUM|\"NULL\"")
+_TOTALS = {"mean": "SUM({})", "count": "COUNT(CASE WHEN {} <> 0 THEN 1 END)"}
+_NUMBER_TYPE = re.compile(
+    r"U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL\(\d+,\s*\d+\)|BOOLEAN|BIGNUM|\"NULL\""
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class BadRow:
     fault: str
 
     def __str__(self) -> str:
-        return f"run {self.run_id}, query {self.query_id}: {self.fault}"
+        return f"run {cut(self.run_id, 80)}, query {cut(self.query_id, 80)}: {self.fault}"
 
 
 @dataclass
@@ -140,16 +143,32 @@ class Scoring:
     def build_scores(self) -> None:
         """Make `query_scores`: one row a query, one column a number, null where a metric does not apply."""
         self.session.need("answered", *(metric.grain for metric in self.metrics))
-        self._check_own_metrics()
+        own = [metric for metric in self.metrics if metric.origin != "kbeval"]
+        for metric in own:
+            self._check(metric, "DESCRIBE")
         if self.options.on_step is not None:
             self.options.on_step("computing scores")
         try:
             self.session.execute(f"CREATE TABLE query_scores AS {self.scoring_sql()}")
-        except duckdb.Error:
-            # The names were right but a value was not, and only the user's own metrics can do that.
-            for metric in self.metrics:
-                self._check(metric, "")
+            if own:
+                self._check_one_row_a_query(own)
+        except duckdb.InterruptException:
             raise
+        except duckdb.Error as error:
+            # The names were right but a value was not, and only the user's own metrics can do that.
+            for metric in own:
+                self._check(metric, "")
+            raise MetricError(f"the metrics cannot be computed together: {first_line(error)}") from error
+
+    def _check_one_row_a_query(self, own: Sequence[Metric]) -> None:
+        """An expression that gives several rows would multiply everybody's numbers."""
+        ((scores, queries),) = self.session.rows(
+            "SELECT (SELECT COUNT(*) FROM query_scores), (SELECT COUNT(*) FROM answered)"
+        )
+        if scores != queries:
+            names = ", ".join(metric.name for metric in own)
+            msg = f"one of {names} gives several values for one query; it must be one aggregate expression"
+            raise MetricError(msg)
 
     def scoring_sql(self) -> str:
         """The one query that computes every metric of every run."""
@@ -169,38 +188,41 @@ class Scoring:
             ]
             passes.append(
                 f"JOIN (SELECT result_no, {', '.join(values)} FROM {grain} GROUP BY result_no) AS {grain}_values"
-                f" ON {grain}_values.result_no = answered.result_no"
+                " USING (result_no)"
             )
         return (
-            f"SELECT answered.result_no, answered.run_id, answered.query_id, {', '.join(choices)}"
+            f"SELECT result_no, answered.run_id, answered.query_id, {', '.join(choices)}"
             f" FROM answered {' '.join(passes)}"
         )
 
-    def _check_own_metrics(self) -> None:
-        """Try each metric of the user's alone, so that a wrong one is named with what is wrong."""
-        for metric in self.metrics:
-            if metric.origin != "kbeval":
-                self._check(metric, "DESCRIBE")
-
     def _check(self, metric: Metric, how: str) -> None:
-        """`how`: DESCRIBE looks at the names and types, an empty string computes it."""
-        expression = metric.expression_at(metric.columns[0].k)
-        value = f"{how} SELECT (\n{expression}\n) AS value FROM {metric.grain} GROUP BY result_no"
+        """Try one metric alone. `how`: DESCRIBE looks at names and types, an empty string computes it."""
         condition = f"{how} SELECT 1 FROM answered WHERE ({metric.over}\n)"
+        self._try(metric, f"over: {one_line(metric.over)}", condition)
+        for column in metric.columns:
+            expression = metric.expression_at(column.k)
+            value = f"{how} SELECT (\n{expression}\n) AS value FROM {metric.grain} GROUP BY result_no"
+            found = self._try(metric, one_line(metric.expression), value)
+            if how and len(found) != 1:
+                raise _wrong(metric, one_line(metric.expression), "it must be one expression")
+            if how and not _NUMBER_TYPE.fullmatch(str(found[0][1])):
+                raise _wrong(metric, one_line(metric.expression), f"it gives {found[0][1]}, not a number")
+
+    def _try(self, metric: Metric, shown_part: str, sql: str) -> list[tuple[Any, ...]]:
         try:
-            if any(len(self.session.connection.extract_statements(sql)) != 1 for sql in (value, condition)):
-                raise _wrong_expression(metric, "it must be one expression")
-            found = self.session.execute(value).fetchone()
-            self.session.execute(condition)
+            if len(self.session.connection.extract_statements(sql)) != 1:
+                raise _wrong(metric, shown_part, "it must be one expression")
+            return self.session.rows(sql)
+        except duckdb.InterruptException:
+            raise
         except duckdb.Error as error:
-            raise _wrong_expression(metric, first_line(error)) from error
-        if how and found is not None and not _NUMBER_TYPE.match(str(found[1])):
-            raise _wrong_expression(metric, f"it gives {found[1]}, not a number")
+            raise _wrong(metric, shown_part, first_line(error)) from error
 
     # --- aggregates -----------------------------------------------------------------------------
 
     def score(self) -> Scored:
         """Compute every aggregate of every run."""
+        self._refuse_repeated_rows()
         self.build_scores()
         ledgers = self._ledgers()
         scored = Scored(self.runs, {}, bad_rows=self._bad_rows(), warnings=list(self.golden.warnings))
@@ -215,11 +237,23 @@ class Scoring:
         scored.warnings.extend(self._warnings(scored))
         return scored
 
+    def _refuse_repeated_rows(self) -> None:
+        if self.source.rows_are_unique:
+            return
+        repeated = self.session.rows(
+            "SELECT run_id, query_id, COUNT(*) FROM results GROUP BY run_id, query_id HAVING COUNT(*) > 1 ORDER BY 1, 2"
+        )
+        if repeated:
+            details = [f"run {run_id}, query {query_id}: {count} rows" for run_id, query_id, count in repeated]
+            msg = "some queries have several rows in one run, so it is not clear which counts; keep one of each:"
+            raise DatabaseError(msg, details)
+
     def _totals(self, by: str | None) -> Iterator[tuple[str, str, dict[str, tuple[Any, int, int]]]]:
         """Per run and slice: for each number the exact sum, how many queries have it and how many do not."""
         sums = ", ".join(
-            f'SUM(TRY_CAST("{c.name}" AS {FIXED_POINT})), COUNT(TRY_CAST("{c.name}" AS {FIXED_POINT}))'
-            for c in self.columns
+            f"{_TOTALS[metric.aggregation].format(value)}, COUNT({value})"
+            for metric in self.metrics
+            for value in (f'TRY_CAST("{column.name}" AS {FIXED_POINT})' for column in metric.columns)
         )
         if by is None:
             sql = f"SELECT run_id, '' AS slice, COUNT(*), {sums} FROM query_scores GROUP BY run_id ORDER BY run_id"
@@ -357,8 +391,8 @@ def _number(metric: Metric, total: Any, scored: int) -> float | int | None:  # n
     return int(total) if metric.aggregation == "count" else rounded_mean(total, scored)
 
 
-def _wrong_expression(metric: Metric, what: str) -> MetricError:
-    return MetricError(f"{metric.origin}: this expression does not work: {one_line(metric.expression)}: {what}")
+def _wrong(metric: Metric, part: str, what: str) -> MetricError:
+    return MetricError(f"{metric.origin}: this expression does not work: {part}: {what}")
 
 
 def one_line(text: str) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import urllib.parse
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
 from kbeval.errors import DatabaseError
 from kbeval.locks import lock_holders
-from kbeval.sources.sqlite import BUSY_TIMEOUT_MS, check_is_database
+from kbeval.sources.sqlite import BUSY_TIMEOUT_MS, check_is_database, database_uri
 
 
 def store_json(
@@ -38,14 +37,13 @@ def store_json(
 
 def _update(connection: sqlite3.Connection, run_id: str, text: str) -> None:
     cursor = connection.execute("UPDATE eval_runs SET aggregate_json = ? WHERE run_id = ?", (text, run_id))
-    if cursor.rowcount != 1:
+    if cursor.rowcount < 1:
         msg = f"there is no run {run_id!r} in the database, or no longer; nothing was stored"
         raise DatabaseError(msg)
 
 
 def _connect(path: Path, timeout_ms: int) -> sqlite3.Connection:
-    uri = f"file:{urllib.parse.quote(str(path.absolute()))}?mode=rw"
-    return sqlite3.connect(uri, uri=True, timeout=timeout_ms / 1000, isolation_level=None)
+    return sqlite3.connect(f"{database_uri(path)}?mode=rw", uri=True, timeout=timeout_ms / 1000, isolation_level=None)
 
 
 def _explained(path: Path, timeout_ms: int, error: sqlite3.Error) -> DatabaseError:

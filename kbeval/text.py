@@ -6,7 +6,7 @@ import unicodedata
 
 # Control characters could move the cursor or recolour a terminal; format characters could reorder a line.
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-_SPREADSHEET_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_SPREADSHEET_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # the wide ones work too
 
 
 def shown(text: str) -> str:
@@ -38,8 +38,9 @@ def markdown(text: str) -> str:
 
 
 def csv_cell(text: str) -> str:
-    """For a CSV cell: never a formula when a spreadsheet opens it."""
-    return "'" + text if text.startswith(_SPREADSHEET_FORMULA) else text
+    """For a CSV cell: never a formula when a spreadsheet opens it, nothing that a terminal would obey."""
+    safe = "\n".join(shown(line) for line in text.split("\n"))
+    return "'" + safe if text.lstrip().startswith(_SPREADSHEET_FORMULA) else safe
 
 
 def display_width(text: str) -> int:

@@ -25,7 +25,7 @@ CREATE MACRO span_axis(kind, page) AS
         WHEN 'byte'   THEN 'byte'
         WHEN 'time'   THEN 'time'
         WHEN 'region' THEN 'region'
-        WHEN 'page'   THEN 'page ' || CAST(CAST(page AS BIGINT) AS VARCHAR)
+        WHEN 'page'   THEN 'page ' || CAST(TRY_CAST(page AS BIGINT) AS VARCHAR)
     END;
 CREATE MACRO span_low(s) AS
     CASE s.kind

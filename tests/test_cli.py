@@ -351,6 +351,66 @@ def test_golden_faults_are_all_listed(two_runs: Workspace, capsys: pytest.Captur
     assert "entry 2" in err
 
 
+HOSTILE = "x\x1b]0;PWNED\x07\nkbeval: forged"
+
+
+def test_no_id_from_the_data_reaches_the_terminal_raw(
+    two_runs: Workspace, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    two_runs.add_run(HOSTILE, {HOSTILE: "{", "q1": {}}, chunker=HOSTILE)
+    golden = tmp_path / "hostile.json"
+    golden.write_text(json.dumps([{"id": HOSTILE, "query": 5, HOSTILE: 1}, {"id": HOSTILE, "query": "x"}, {"id": []}]))
+    commands = [
+        ["score", HOSTILE],
+        ["score", "--all"],
+        ["score", HOSTILE, "--skip-bad-rows"],
+        ["check"],
+        ["runs"],
+        ["show", HOSTILE],
+        ["show", HOSTILE, "--query", HOSTILE],
+        ["show", "latest", "--query", HOSTILE],
+        ["score", "--all", "--golden", str(golden)],
+        ["score", "--all", "--by", HOSTILE],
+        ["explain", HOSTILE],
+        ["runs", "--format", "csv"],
+        ["runs", "--format", "md"],
+        ["show", HOSTILE, "--worst", "2"],
+    ]
+    for command in commands:
+        _, out, err = call(capsys, *command)
+        assert "\x1b" not in out + err, command
+        assert "\x07" not in out + err, command
+        assert not any(line.startswith("kbeval: forged") for line in err.splitlines()), command
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ("threads = 0", "threads must be from 1"),
+        ("threads = 1000000000000000000000", "threads must be from 1"),
+        ("k = [0]", "whole numbers from 1"),
+        ("k = 5", "k must be a list"),
+        ('memory_limit = "-5GB"', "is not a size"),
+        ("db = 3", "db must be text"),
+        ('db = "a\\u0000b"', "NUL"),
+        ("[metrics]\nmine = 3", "must be text, an SQL aggregate"),
+        ("db = ", "is not valid TOML"),
+        ("k = " + "[" * 5000, "is not valid TOML"),
+    ],
+)
+def test_a_wrong_config_file_is_one_line(
+    two_runs: Workspace, capsys: pytest.CaptureFixture[str], tmp_path: Path, config: str, message: str
+) -> None:
+    (tmp_path / "kbeval.toml").write_text(config)
+    assert message in refused(capsys, "score", "--all")
+
+
+def test_without_arguments_it_prints_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capsys)
+    assert (code, err) == (0, "")
+    assert "Try 'kbeval demo' first" in out
+
+
 # --- as a process ----------------------------------------------------------------------------------
 
 
@@ -389,10 +449,31 @@ def test_piped_output_has_no_colours_and_no_progress(two_runs: Workspace) -> Non
     assert "\r" not in result.stderr
 
 
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    command = command.replace("kbeval", f"{sys.executable} -m kbeval")
+    return subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
+
+
 def test_a_closed_pipe_is_no_error(two_runs: Workspace) -> None:
-    command = f"{sys.executable} -m kbeval metrics | head -1"
-    result = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
-    assert "Traceback" not in result.stderr
+    result = shell("kbeval runs --format json | true")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_written_is_said(two_runs: Workspace) -> None:
+    result = shell("kbeval score --all > /dev/full")
+    assert result.returncode == 2
+    assert "stored the numbers of 2 runs" in result.stderr
+    assert "kbeval: cannot write the output: No space left on device" in result.stderr
+    assert shell("kbeval runs >&-").returncode == 0
+
+
+def test_no_noise_from_the_engine_on_any_error(two_runs: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "kbeval.toml").write_text('[metrics]\nbad = "MAX(nothing)"\n')
+    for command in ("score --all", "score --all --memory-limit x", "show nope", "score --all --db nope"):
+        result = shell(f"kbeval {command}")
+        assert result.returncode == 2
+        assert len(result.stderr.splitlines()) == 1, result.stderr
 
 
 def test_ctrl_c_exits_with_130_and_stores_nothing(two_runs: Workspace, tmp_path: Path) -> None:
@@ -410,7 +491,7 @@ def test_ctrl_c_exits_with_130_and_stores_nothing(two_runs: Workspace, tmp_path:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)
     assert process.returncode == 130, err
-    assert err.strip() == "kbeval: interrupted; nothing was stored"
+    assert err.strip() == "kbeval: interrupted; nothing is half-written"
     assert out == ""
     assert two_runs.stored("big") == ""
 

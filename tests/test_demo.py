@@ -81,6 +81,18 @@ def test_a_folder_that_it_did_not_make_is_never_touched(tmp_path: Path, capsys: 
     assert not (mine / MARKER).exists()
 
 
+def test_a_link_in_the_folder_leads_the_demo_nowhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    for name in (MARKER, "golden.yaml"):
+        folder = tmp_path / f"with-{name}"
+        make_demo(folder) if name != MARKER else folder.mkdir()
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).symlink_to(victim)
+        run(["demo", str(folder)])
+        assert victim.read_text() == "precious"
+
+
 def test_a_file_in_the_way_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("x")
     assert run(["demo", "file"]) == 2

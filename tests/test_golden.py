@@ -184,6 +184,8 @@ def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
         load_golden(tmp_path / "nothing.yaml")
     with pytest.raises(GoldenError, match="is a directory"):
         load_golden(tmp_path)
+    with pytest.raises(GoldenError, match="is a device"):
+        load_golden(Path("/dev/zero"))
 
 
 def test_an_alias_bomb_is_refused_not_expanded(tmp_path: Path) -> None:
@@ -192,6 +194,20 @@ def test_an_alias_bomb_is_refused_not_expanded(tmp_path: Path) -> None:
     started = time.perf_counter()
     assert "anchors unfold" in faults(tmp_path, "\n".join(lines))[0]
     assert time.perf_counter() - started < 1
+
+
+def test_one_large_anchor_used_everywhere_is_refused_too(tmp_path: Path) -> None:
+    lines = [f"- {{id: a, query: q, tags: &A [{', '.join(f'x{n}' for n in range(2000))}]}}"]
+    lines += [f"- {{id: b{n}, query: q, tags: *A}}" for n in range(2000)]
+    assert "anchors unfold" in faults(tmp_path, "\n".join(lines))[0]
+
+
+def test_thousands_of_faults_are_counted_and_some_are_shown(tmp_path: Path) -> None:
+    with pytest.raises(GoldenError) as caught:
+        load_golden(write(tmp_path, "- {id: [x]}\n" * 5000))
+    assert len(caught.value.faults) == 10_000
+    assert str(caught.value).count("\n") == 51
+    assert "… and 9,950 more" in str(caught.value)
 
 
 def test_an_anchor_that_holds_itself_is_refused(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from kbeval.errors import KbevalError, MetricError, UsageError
+from kbeval.inspecting import worst_queries
 from kbeval.metrics import Metric, catalogue, find_column, metrics_in_config, parse_metric
 from kbeval.model import CONTRACT
+from kbeval.scoring import ScoreOptions, open_scoring
 from kbeval.sqlfiles import relations, sql_folder
 from tests.workspace import Workspace, hits
 
@@ -92,6 +94,11 @@ def test_values_that_are_no_numbers_do_not_count(three: Workspace) -> None:
         ("1); DROP TABLE hits; SELECT (1", "one expression"),
         ("(SELECT MAX(size) FROM read_text('/etc/passwd'))", "disabled"),
         ("MAX(CAST(chunk_id AS BIGINT))", "could not convert"),
+        ("LIST(score)", "gives DOUBLE[], not a number"),
+        ("MAX(INTERVAL 1 DAY)", "gives INTERVAL, not a number"),
+        ("MAX(1)) AS value, (MAX(2)", "one expression"),
+        ("MAX(COLUMNS(*))", "one expression"),
+        ("MAX(CASE WHEN :k = 3 THEN error('no') ELSE 1 END)", "no"),
         ("MAX(rank) -- comment", None),
     ],
 )
@@ -126,6 +133,44 @@ def test_a_wrong_expression_is_shown_with_what_is_wrong(
 def test_a_wrong_file_says_what_is_wrong(text: str, complaint: str) -> None:
     with pytest.raises(MetricError, match=complaint):
         parse_metric(text, "own/mine.sql", "mine")
+
+
+def test_a_wrong_condition_is_shown_as_one(three: Workspace, tmp_path: Path) -> None:
+    folder = own(tmp_path, "mine", "-- mine: what?\n-- over: nothing > 0\nMAX(rank)\n")
+    with pytest.raises(MetricError, match="over: nothing > 0"):
+        three.score(metric_folders=[folder])
+
+
+def test_a_condition_may_use_every_column_of_a_query(three: Workspace, tmp_path: Path) -> None:
+    folder = own(tmp_path, "mine", "-- mine: what?\n-- over: result_no > 0 AND query_id <> 'q3'\nMAX(rank)\n")
+    assert three.aggregate(metric_folders=[folder])["mine"] == 3.0
+
+
+def test_an_expression_with_several_values_cannot_multiply_the_numbers(three: Workspace) -> None:
+    metrics = metrics_in_config({"mine": "UNNEST([1, 2, 3]) + MAX(rank)"}, "kbeval.toml")
+    with pytest.raises(MetricError, match="mine gives several values for one query"):
+        three.score(configured_metrics=metrics)
+
+
+def test_count_counts_the_queries_that_have_it(three: Workspace, tmp_path: Path) -> None:
+    folder = own(
+        tmp_path, "deep", "-- deep: has a fourth hit.\n-- agg: count\nMAX(CASE WHEN rank > 3 THEN rank ELSE 0 END)\n"
+    )
+    assert three.aggregate(metric_folders=[folder])["deep"] == 1
+
+
+@pytest.mark.parametrize("value", ["9e22", "1e300", "CAST('nan' AS DOUBLE)"])
+def test_values_too_large_to_be_exact_do_not_count(three: Workspace, value: str) -> None:
+    metrics = metrics_in_config({"mine": f"MAX({value})"}, "kbeval.toml")
+    assert "mine" not in three.aggregate(configured_metrics=metrics)
+    with open_scoring(three.db, three.golden, ["run"], ScoreOptions(configured_metrics=metrics)) as scoring:
+        assert [found.value for found in worst_queries(scoring, "mine", 1)[1]] == [None]
+
+
+@pytest.mark.parametrize("name", ["ledger", "provenance", "run_id", "query_id"])
+def test_names_with_a_meaning_of_their_own_cannot_be_taken(name: str) -> None:
+    with pytest.raises(MetricError, match="choose another name"):
+        metrics_in_config({name: "MAX(rank)"}, "kbeval.toml")
 
 
 def test_a_shipped_name_cannot_be_taken(tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 import kbeval
+from kbeval.cli import run
 from kbeval.errors import DatabaseError
 from kbeval.sources.sqlite import stored_runs
-from tests.workspace import Workspace, hits
+from tests.workspace import Workspace, answer, hits
 
 
 @pytest.fixture
@@ -108,3 +111,103 @@ def test_scoring_leaves_other_tables_and_columns_alone(one_run: Workspace) -> No
         one_run.execute("SELECT * FROM eval_query_results"),
         one_run.execute("SELECT sql FROM sqlite_master"),
     ) == before
+
+
+@pytest.mark.parametrize("value", ["7", "NULL", "'text'"])
+def test_a_column_called_rowid_is_just_a_column(one_run: Workspace, value: str) -> None:
+    before = one_run.aggregate()
+    one_run.execute("ALTER TABLE eval_query_results ADD COLUMN rowid")
+    one_run.execute(f"UPDATE eval_query_results SET rowid = {value}")
+    assert one_run.aggregate() == before
+
+
+def test_names_in_another_case_and_generated_columns_are_found(one_run: Workspace) -> None:
+    before = one_run.aggregate()
+    one_run.execute("ALTER TABLE eval_query_results RENAME TO old")
+    one_run.execute(
+        "CREATE TABLE Eval_Query_Results (Run_ID TEXT, Query_ID TEXT, stored TEXT,"
+        " Result_JSON TEXT GENERATED ALWAYS AS (stored) VIRTUAL)"
+    )
+    one_run.execute("INSERT INTO eval_query_results SELECT run_id, query_id, result_json FROM old")
+    assert one_run.aggregate() == before
+
+
+def test_run_ids_that_are_not_text_are_refused_not_skipped(one_run: Workspace) -> None:
+    one_run.execute("UPDATE eval_runs SET run_id = CAST(run_id AS BLOB)")
+    with pytest.raises(DatabaseError, match="the run_id of 1 run is not stored as text"):
+        one_run.score()
+
+
+def test_several_rows_for_one_query_are_refused(one_run: Workspace) -> None:
+    one_run.execute("CREATE TABLE loose AS SELECT * FROM eval_query_results")
+    one_run.execute("INSERT INTO loose SELECT * FROM loose")
+    one_run.execute("DROP TABLE eval_query_results")
+    one_run.execute("ALTER TABLE loose RENAME TO eval_query_results")
+    with pytest.raises(DatabaseError, match="run run, query q: 2 rows"):
+        one_run.score()
+
+
+def test_a_journal_that_a_killed_writer_left_is_rolled_back(one_run: Workspace, tmp_path: Path) -> None:
+    """The file as it is in the middle of a commit: changed pages, and the journal that undoes them."""
+    before = one_run.aggregate()
+    connection = sqlite3.connect(one_run.db, isolation_level=None)
+    connection.execute("PRAGMA cache_size = 1")
+    connection.execute("BEGIN IMMEDIATE")
+    for number in range(200):
+        connection.execute("INSERT INTO eval_runs VALUES (?, 's', ?, '', NULL, '2027')", (f"n{number}", "x" * 3000))
+    copy = Workspace(tmp_path, "copy.db")
+    copy.golden = one_run.golden
+    copy.db.write_bytes(one_run.db.read_bytes())
+    Path(f"{copy.db}-journal").write_bytes(Path(f"{one_run.db}-journal").read_bytes())
+    connection.execute("ROLLBACK")
+    connection.close()
+    assert copy.aggregate() == before
+
+
+def test_a_path_that_two_documents_share_leads_to_either(one_run: Workspace) -> None:
+    one_run.execute("DROP TABLE documents")
+    one_run.execute("CREATE TABLE documents (doc_id TEXT, workspace_path TEXT)")
+    one_run.execute("INSERT INTO documents VALUES ('old', 'a.md'), ('d1', 'a.md')")
+    one_run.add_chunk("c", "d1", [{"kind": "line", "start": 1, "end": 5}])
+    cite = {"kind": "line", "path": "a.md", "start": 2, "end": 3}
+    one_run.add_run("cites", {"q": {"answer": answer("x", cite)}})
+    assert one_run.aggregate("cites")["citation_coverage"] == 1.0
+
+
+def test_positions_beyond_all_bounds_are_no_positions(one_run: Workspace) -> None:
+    one_run.add_document("d1", "a.md")
+    one_run.add_chunk("c", "d1", [{"kind": "page", "page": 1e30}, {"kind": "line", "start": 1, "end": 1e300}])
+    one_run.add_run("cites", {"q": {"answer": answer("x", {"kind": "page", "page": 1e30, "path": "a.md"})}})
+    assert one_run.aggregate("cites")["citation_coverage"] == 1.0  # the path alone
+
+
+def test_a_fifo_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DatabaseError, match="not a regular file"):
+        stored_runs(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        '{"ledger": 5}',
+        '{"provenance": [1]}',
+        '{"ledger": {"metrics": [1]}}',
+        '{"ledger": {"metrics": {"mrr": 5}}}',
+        '{"hit_at_k": {"²": 1}}',
+        '{"mrr": NaN}',
+        '{"mrr": 1e999}',
+        '{"x": "\\ud800"}',
+        "[1]",
+        "{bad",
+        "5",
+    ],
+)
+def test_nonsense_in_a_stored_aggregate_stops_nobody(
+    one_run: Workspace, stored: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one_run.execute("UPDATE eval_runs SET aggregate_json = ?", (stored,))
+    for command in (["runs"], ["runs", "--format", "csv"], ["show", "run"], ["show", "run", "--format", "json"]):
+        run([*command, "--db", str(one_run.db)])
+        captured = capsys.readouterr()
+        assert "should not have happened" not in captured.err, captured.err

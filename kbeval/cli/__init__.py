@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from kbeval import __version__
 from kbeval.errors import KbevalError
+from kbeval.text import shown
 
 # In the order in which someone new needs them.
 COMMANDS = {
@@ -42,18 +44,25 @@ class _Commands(click.Group):
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from kbeval.metrics import did_you_mean
 
-            hint = did_you_mean(args[0], COMMANDS) or "; see 'kbeval --help'"
+            hint = did_you_mean(args[0], COMMANDS)
             ctx.fail(f"there is no command {args[0]!r}{hint}")
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(__version__, prog_name="kbeval")
-def cli() -> None:
+@click.pass_context
+def cli(context: click.Context) -> None:
     """Score stored evaluation runs of knowledge bases and RAG systems.
 
     Try 'kbeval demo' first: it makes a small workspace, scores it and says what to try next.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -65,29 +74,36 @@ def run(arguments: list[str]) -> int:
     """Run one command and return its exit code: 0 done, 1 the answer is no, 2 could not, 130 interrupted."""
     try:
         code = cli.main(args=arguments, prog_name="kbeval", standalone_mode=False)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except click.exceptions.Exit as stop:
         code = stop.exit_code
-    except click.UsageError as error:
-        code = _fail(error.format_message(), f"see '{error.ctx.command_path} --help'" if error.ctx else None)
-    except click.ClickException as error:
-        code = _fail(error.format_message())
-    except KbevalError as error:
-        code = _fail(str(error), code=error.exit_code)
-    except (KeyboardInterrupt, click.Abort):
-        code = _fail("interrupted; nothing was stored", code=130)
-    except BrokenPipeError:
-        # Whoever read our output has stopped, as `| head` does. Nothing more can be said to them.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit:
+        # Whoever read our output has stopped, as `| head` does, and click leaves then. That is no failure.
         code = 0
-    except Exception as error:
+    except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("KBEVAL_DEBUG"):
             raise
-        what = " ".join(str(error).split()) or type(error).__name__
-        code = _fail(f"this should not have happened: {what}", "KBEVAL_DEBUG=1 shows where; please report it")
+        code = _explain(error)
     return code if isinstance(code, int) else 0
 
 
-def _fail(message: str, advice: str | None = None, code: int = 2) -> int:
-    click.echo(f"kbeval: {message.rstrip('.')}; {advice}" if advice else f"kbeval: {message}", err=True)
+def _explain(error: BaseException) -> int:
+    """Say in one line what happened; returns the exit code."""
+    if isinstance(error, KbevalError):
+        return _fail(error.headline, details=error.details, code=error.exit_code)
+    if isinstance(error, KeyboardInterrupt | click.Abort):
+        return _fail("interrupted; nothing is half-written", code=130)
+    if isinstance(error, click.ClickException):
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        return _fail(error.format_message(), f"see '{context.command_path} --help'" if context else None)
+    if isinstance(error, OSError):
+        return _fail(f"cannot write the output: {error.strerror or error}")
+    what = " ".join(str(error).split()) or type(error).__name__
+    return _fail(f"this should not have happened: {what}", "KBEVAL_DEBUG=1 shows where; please report it")
+
+
+def _fail(message: str, advice: str | None = None, details: Sequence[str] = (), code: int = 2) -> int:
+    line = shown(f"{message.rstrip('.')}; {advice}" if advice else message)
+    click.echo("\n".join([f"kbeval: {line}", *(f"  {detail}" for detail in details)]), err=True)
     return code

@@ -46,7 +46,7 @@ def check_command(runs: tuple[str, ...], form: str, **flags: Any) -> int:  # noq
         for f in findings:
             more = ", …" if f.count > len(f.examples) else ""
             head = common.paint(f"{f.kind}: {f.count:,}", "bold")
-            click.echo(f"{head}\n  for example  {shown('; '.join(f.examples))}{more}\n  what to do   {f.advice}")
+            click.echo(f"{head}\n  for example  {shown('; '.join(f.examples))}{more}\n  what to do   {shown(f.advice)}")
     what = f"{counted(len(golden), 'golden query', 'golden queries')} and {counted(looked_at, 'run')}"
     if not findings:
         common.note(f"nothing to complain about in {what}")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import click
 from click.core import ParameterSource
 
-from kbeval.config import Config, load_config
+from kbeval.config import LARGEST_K, MOST_KS, MOST_THREADS, Config, load_config
 from kbeval.errors import UsageError
 from kbeval.render.table import FORMATS, Cell, Column, json_text, render
-from kbeval.text import shown
+from kbeval.text import cut, shown
 
 if TYPE_CHECKING:
     from kbeval.scoring import ScoreOptions
@@ -41,7 +41,10 @@ format_option = _option(
 def engine_options(command: Command) -> Command:
     """--threads and --memory-limit."""
     threads = _option(
-        "--threads", type=click.IntRange(1, 1024), envvar="KBEVAL_THREADS", help="processor threads  [KBEVAL_THREADS]"
+        "--threads",
+        type=click.IntRange(1, MOST_THREADS),
+        envvar="KBEVAL_THREADS",
+        help="processor threads  [KBEVAL_THREADS]",
     )
     memory = _option("--memory-limit", metavar="SIZE", help="memory for the engine, like 400MB; the rest goes to disk")
     return threads(memory(command))
@@ -62,8 +65,8 @@ def parse_ks(ctx: click.Context, param: click.Parameter, text: str | None) -> tu
         found = tuple(sorted({int(part) for part in text.split(",")}))
     except ValueError:
         found = ()
-    if not found or found[0] < 1 or found[-1] > 1_000_000_000:
-        msg = f"{text!r} is not a list of whole numbers from 1; write it like 1,5,20"
+    if not found or found[0] < 1 or found[-1] > LARGEST_K or len(found) > MOST_KS:
+        msg = f"{cut(text, 60)!r} is not a list of whole numbers from 1, {MOST_KS} at most; write it like 1,5,20"
         raise click.BadParameter(msg, ctx, param)
     return found
 
@@ -73,7 +76,12 @@ class Settings:
 
     def __init__(self, **flags: Any) -> None:  # noqa: ANN401  (the command's options)
         self._flags = {name: value for name, value in flags.items() if value not in (None, ())}
-        self.config: Config = load_config(Path.cwd())
+        try:
+            here = Path.cwd()
+        except OSError as error:
+            msg = "the current folder is gone; change to another one"
+            raise UsageError(msg) from error
+        self.config: Config = load_config(here)
 
     def get(self, key: str) -> Any:  # noqa: ANN401  (typed by the option or by config.KEYS)
         return self._flags.get(key, self.config.get(key))
@@ -118,7 +126,12 @@ class Settings:
 
 def wants_colour() -> bool:
     """Colours only for eyes: at a terminal, and unless NO_COLOR says otherwise."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return (
+        sys.stdout is not None
+        and sys.stdout.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM") != "dumb"
+    )
 
 
 def paint(text: str, style: str) -> str:
@@ -138,9 +151,9 @@ def print_json(value: Any) -> None:  # noqa: ANN401  (anything that JSON can hol
     click.echo(json_text(value))
 
 
-def note(text: str) -> None:
-    """Say something beside the data."""
-    click.echo("\n".join(shown(line) for line in text.splitlines()), err=True)
+def note(*lines: str) -> None:
+    """Say something beside the data; each line is one line, whatever data it quotes."""
+    click.echo("\n".join(map(shown, lines)), err=True)
 
 
 def warn(text: str) -> None:
@@ -157,7 +170,9 @@ class Progress:
         self._started = time.monotonic()
         self._text = "starting"
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True) if sys.stderr.isatty() else None
+        self._thread = (
+            threading.Thread(target=self._run, daemon=True) if sys.stderr is not None and sys.stderr.isatty() else None
+        )
 
     def step(self, text: str) -> None:
         self._text = text

@@ -29,17 +29,18 @@ def demo_command(folder: str) -> int:
     database = make_demo(place)
     scored = score_runs(database, place / GOLDEN)
     store_json(database, {run_id: aggregate.to_json() for run_id, aggregate in scored.aggregates.items()})
-    common.note(f"{made} {place}: a knowledge base of 7 documents, 25 golden queries and 3 scored runs\n")
+    common.note(f"{made} {place}: a knowledge base of 7 documents, 25 golden queries and 3 scored runs", "")
     rows = [(run.run_id, None, scored.aggregates[run.run_id]) for run in scored.runs]
     common.print_table(*score_table(rows, "table", None), "table")
     common.note("")
     for warning in scored.warnings:
         common.warn(warning)
     common.note(
-        "\nwhat to try next:\n"
-        f"  cd {shlex.quote(os.fspath(place))}\n"
-        "  kbeval show latest~1 --worst 5 --metric mrr\n"
-        "  kbeval score --all --by category\n"
-        "  kbeval check"
+        "",
+        "what to try next:",
+        f"  cd {shlex.quote(os.fspath(place))}",
+        "  kbeval show latest~1 --worst 5 --metric mrr",
+        "  kbeval score --all --by category",
+        "  kbeval check",
     )
     return 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbeval.cli import common
+from kbeval.text import shown
 
 if TYPE_CHECKING:
     from kbeval.metrics import Metric
@@ -47,7 +48,7 @@ def explain_command(metric: str, form: str, **flags: Any) -> int:  # noqa: ANN40
     none = "no value" if found.none is None else f"{found.none:g}"
     how = "their mean, rounded to four decimals" if found.aggregation == "mean" else "how many of them have it"
     lines = [
-        common.paint(found.name, "bold") + f": {found.summary}",
+        f"{found.name}: {found.summary}",
         "",
         f"applies to   {found.over}",
         f"computed on  {found.grain}: {GRAINS[found.grain]}",
@@ -58,7 +59,7 @@ def explain_command(metric: str, form: str, **flags: Any) -> int:  # noqa: ANN40
         "",
         *(f"    {line}" for line in found.expression.splitlines()),
     ]
-    click.echo("\n".join(line for place, line in enumerate(lines) if line or place in (1, 8)))
+    click.echo("\n".join(shown(line) for place, line in enumerate(lines) if line or place in (1, 8)))
     return 0
 
 

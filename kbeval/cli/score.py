@@ -55,8 +55,13 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
         if healthy and not dry_run:
             progress.step("storing")
             _store(database, scored, healthy)
+    # Said before the table, so that it is true whatever happens to the output.
+    if dry_run:
+        common.note("dry run: nothing was stored")
+    elif healthy:
+        common.note(f"stored the numbers of {counted(len(healthy), 'run')} in {database}")
     _print(scored, healthy, form, options)
-    _tell(scored, healthy, broken, database, dry_run)
+    _tell(scored, broken)
     return 2 if broken else 0
 
 
@@ -107,18 +112,15 @@ def _as_json(scored: Scored, run_id: str) -> dict[str, Any]:
     return found
 
 
-def _tell(scored: Scored, healthy: list[str], broken: set[str], database: str, dry_run: bool) -> None:
+def _tell(scored: Scored, broken: set[str]) -> None:
+    from kbeval.errors import BadRowsError
+
     for warning in scored.warnings:
         common.warn(warning)
-    if scored.bad_rows and not broken:
+    if broken:
+        advice = f"{counted(len(broken), 'run')} not scored; repair them, or use --skip-bad-rows:"
+        listing = BadRowsError([str(row) for row in scored.bad_rows], advice)
+        common.note(f"kbeval: {listing.headline}", *(f"  {detail}" for detail in listing.details))
+    elif scored.bad_rows:
         rows = counted(len(scored.bad_rows), "unreadable row")
         common.warn(f"{rows} counted as failed, first {scored.bad_rows[0]}")
-    if dry_run:
-        common.note("dry run: nothing was stored")
-    elif healthy:
-        common.note(f"stored the numbers of {counted(len(healthy), 'run')} in {database}")
-    if broken:
-        from kbeval.errors import BadRowsError
-
-        advice = f"{counted(len(broken), 'run')} not scored; repair them, or use --skip-bad-rows:"
-        common.note(f"kbeval: {BadRowsError([str(row) for row in scored.bad_rows], advice)}")

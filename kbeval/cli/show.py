@@ -83,10 +83,11 @@ def _show_numbers(settings: common.Settings, name: str, form: str) -> None:
 def _tell_ledger(aggregate: AggregateMetrics) -> None:
     ledger = {name: count for name, count in aggregate.ledger.items() if isinstance(count, int)}
     if ledger:
-        click.echo("ledger: " + ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in ledger.items()))
+        counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in ledger.items())
+        click.echo(shown(f"ledger: {counts}"))
     provenance = aggregate.provenance
     if provenance:
-        click.echo("made by: " + ", ".join(f"{name} {value}" for name, value in provenance.items()))
+        click.echo(shown("made by: " + ", ".join(f"{name} {value}" for name, value in provenance.items())))
 
 
 def _show_worst(settings: common.Settings, run: str, count: int, metric: str, form: str) -> None:

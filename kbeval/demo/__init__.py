@@ -49,6 +49,14 @@ class DemoRun:
 def make_demo(folder: Path) -> Path:
     """Write the demo workspace and return its database. Refuses a folder that it did not make."""
     _claim(folder)
+    try:
+        return _write(folder)
+    except (OSError, sqlite3.Error) as error:
+        msg = f"{folder} cannot be written: {getattr(error, 'strerror', None) or error}; is the disk full?"
+        raise UsageError(msg) from error
+
+
+def _write(folder: Path) -> Path:
     documents = [Document(f"d{number}", path, text) for number, (path, text) in enumerate(DOCUMENTS.items(), start=1)]
     small = [chunk for document in documents for chunk in chunk_by_lines(document)]
     large = [chunk for document in documents for chunk in chunk_by_heading(document)]
@@ -73,13 +81,16 @@ def _claim(folder: Path) -> None:
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
             msg = f"{folder} is not a folder; name another one: kbeval demo DIR"
             raise UsageError(msg)
-        if folder.is_dir() and any(folder.iterdir()) and not (folder / MARKER).is_file():
+        ours = (folder / MARKER).is_file() and not (folder / MARKER).is_symlink()
+        if folder.is_dir() and any(folder.iterdir()) and not ours:
             msg = f"{folder} exists and was not made by the demo; name another folder: kbeval demo DIR"
             raise UsageError(msg)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / MARKER).write_text("Made by 'kbeval demo', which may write it anew.\n", encoding="utf-8")
-        for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{DATABASE}-journal", GOLDEN, CONFIG):
+        for name in (MARKER, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{DATABASE}-journal", GOLDEN, CONFIG):
             (folder / name).unlink(missing_ok=True)
+        # Opened anew, never followed: a link in the folder cannot lead the demo elsewhere.
+        with (folder / MARKER).open("x", encoding="utf-8") as marker:
+            marker.write("Made by 'kbeval demo', which may write it anew.\n")
     except OSError as error:
         msg = f"{folder} cannot be made: {error.strerror}; name another folder: kbeval demo DIR"
         raise UsageError(msg) from error

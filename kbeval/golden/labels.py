@@ -15,6 +15,8 @@ _FALSE = frozenset(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "
 
 SPELLINGS = {"qid": "id", "question": "query", "gold_citations": "expected_chunk_ids"}
 
+_MAX_WARNINGS = 20
+
 Value = Any
 Fault = tuple[int, str]
 
@@ -92,7 +94,7 @@ def _spans(value: Value) -> list[dict[str, Value]]:
             msg = "must name doc_id or path, and kind, in every span"
             raise _WrongError(msg)
         texts = {name: _text(span[name]) for name in ("doc_id", "path", "kind") if span.get(name) is not None}
-        numbers = {name: _number(span[name]) for name in span if name not in texts and span[name] is not None}
+        numbers = {_text(name): _number(span[name]) for name in span if name not in texts and span[name] is not None}
         spans.append({**texts, **numbers})
     return spans
 
@@ -170,10 +172,12 @@ def check_entries(entries: Sequence[Entry]) -> Checked:
     unknown: dict[str, list[int]] = {}
     for number, entry in enumerate(entries, start=1):
         _check_entry(number, entry, checked, unknown)
-    for name, lines in unknown.items():
+    for name, lines in list(unknown.items())[:_MAX_WARNINGS]:
         where = f"line {lines[0]}" if len(lines) == 1 else f"{len(lines):,} entries, first at line {lines[0]}"
         hint = did_you_mean(name, [*FIELDS, *SPELLINGS])
         checked.warnings.append(f"unknown field {name!r} is ignored ({where}){hint}")
+    if len(unknown) > _MAX_WARNINGS:
+        checked.warnings.append(f"{len(unknown) - _MAX_WARNINGS:,} more unknown fields are ignored")
     return checked
 
 

@@ -64,6 +64,8 @@ def _read_yaml(path: Path, text: str) -> list[Entry]:
 def _read_text(path: Path) -> str:
     if path.is_dir():
         raise GoldenError(str(path), ["it is a directory; --golden wants a YAML, JSON or JSONL file"])
+    if path.is_char_device() or path.is_block_device():
+        raise GoldenError(str(path), ["it is a device; --golden wants a YAML, JSON or JSONL file"])
     try:
         data = path.read_bytes()
     except FileNotFoundError:

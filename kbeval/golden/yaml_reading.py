@@ -86,6 +86,7 @@ class _Reader:
         self._stack: list[_Open] = []
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._written = 0
+        self._unfolded = 0
         self._documents = 0
 
     def read(self, text: str) -> list[Entry]:
@@ -150,8 +151,9 @@ class _Reader:
             raise _RefusedError(msg)
         value, size = self._anchors[event.anchor]
         self._written += 1
+        self._unfolded += size
         self._add(value, size, line)
-        if self._stack[-1].size > min(_MAX_UNFOLDED, _UNFOLDED_FACTOR * self._written + 1000):
+        if self._unfolded > min(_MAX_UNFOLDED, _UNFOLDED_FACTOR * self._written + 1000):
             msg = f"line {line}: its anchors unfold to far more values than are written; write them out"
             raise _RefusedError(msg)
 

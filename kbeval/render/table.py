@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,8 +44,21 @@ def render(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], form: str,
 
 
 def json_text(value: Any) -> str:  # noqa: ANN401  (anything that JSON can hold)
-    """JSON for programs that people also read."""
-    return json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    """JSON for programs that people also read. What JSON cannot say (NaN, half a character) does not stop it."""
+    text = json.dumps(_finite(value), ensure_ascii=False, indent=2, allow_nan=False)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(_finite(value), indent=2, allow_nan=False)
+    return text
+
+
+def _finite(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(inner) for key, inner in value.items()}
+    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def for_eyes(value: Cell) -> str:

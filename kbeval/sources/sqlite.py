@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import urllib.parse
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 from kbeval.errors import DatabaseError
 from kbeval.locks import lock_holders
 from kbeval.model import AggregateMetrics
+from kbeval.text import counted
 
 if TYPE_CHECKING:
     import duckdb
@@ -75,12 +78,14 @@ class SqliteSource:
         check_is_database(self.path)
         self._timeout_ms = timeout_ms
         self._open: list[Any] = []
+        self._keys: dict[str, set[str]] = {}
 
     def __enter__(self) -> Self:
         from adbc_driver_manager import AdbcConnection, AdbcDatabase
         from adbc_driver_sqlite import _driver_path
 
-        uri = f"file:{urllib.parse.quote(str(self.path.absolute()))}?mode=ro"
+        finish_interrupted_write(self.path)
+        uri = f"{database_uri(self.path)}?mode=ro"
         with self._explained():
             database = AdbcDatabase(driver=_driver_path(), uri=uri)
             self._open.append(database)
@@ -110,13 +115,15 @@ class SqliteSource:
     def _rows(self, sql: str) -> list[dict[str, Any]]:
         """A small result as dictionaries, through DuckDB, which reads Arrow without pyarrow."""
         statement, stream = self._start(sql)
-        self._reader.register("small_answer", stream)
-        cursor = self._reader.execute("SELECT * FROM small_answer")
-        names = [column[0] for column in cursor.description or ()]
-        rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-        self._reader.unregister("small_answer")
-        statement.close()
-        return rows
+        try:
+            self._reader.register("small_answer", stream)
+            cursor = self._reader.execute("SELECT * FROM small_answer")
+            names = [column[0] for column in cursor.description or ()]
+            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        finally:
+            self._reader.unregister("small_answer")
+            del stream
+            statement.close()
 
     def _start(self, sql: str, batch_rows: int = DEFAULT_BATCH_ROWS) -> tuple[Any, Any]:
         """A statement and the Arrow stream of its rows."""
@@ -135,11 +142,15 @@ class SqliteSource:
     def _read_columns(self) -> dict[str, set[str]]:
         wanted = ", ".join(_literal(table) for table in (*REQUIRED, *OPTIONAL))
         found: dict[str, set[str]] = {}
+        # SQLite does not care about the case of names, and table_xinfo knows generated columns too.
         for row in self._rows(
-            "SELECT m.name AS name, c.name AS column_name FROM sqlite_master AS m, pragma_table_info(m.name) AS c"
-            f" WHERE m.type IN ('table', 'view') AND m.name IN ({wanted})"
+            "SELECT LOWER(m.name) AS name, LOWER(c.name) AS column_name, c.pk AS pk"
+            " FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS c"
+            f" WHERE m.type IN ('table', 'view') AND LOWER(m.name) IN ({wanted})"
         ):
             found.setdefault(row["name"], set()).add(row["column_name"])
+            if row["pk"]:
+                self._keys.setdefault(row["name"], set()).add(row["column_name"])
         return found
 
     def _require_tables(self) -> None:
@@ -160,9 +171,18 @@ class SqliteSource:
             msg = f"{self.path}: table {table!r} has no column {missing[0]!r}; see 'kbeval demo' for the layout"
             raise DatabaseError(msg)
 
+    @property
+    def rows_are_unique(self) -> bool:
+        """Does the database itself promise one row for each query of a run?"""
+        return self._keys.get("eval_query_results") == {"run_id", "query_id"}
+
     def runs(self) -> list[Run]:
         """Every run, oldest first."""
         with self._explained():
+            odd = self._rows("SELECT COUNT(*) AS n FROM eval_runs WHERE TYPEOF(run_id) <> 'text'")[0]["n"]
+            if odd:
+                msg = f"{self.path}: the run_id of {counted(odd, 'run')} is not stored as text; correct it in eval_runs"
+                raise DatabaseError(msg)
             found = self._rows(
                 f"SELECT {self._run_columns()}, "
                 " (SELECT COUNT(*) FROM eval_query_results AS q WHERE q.run_id = eval_runs.run_id) AS n"
@@ -189,8 +209,9 @@ class SqliteSource:
 
     def _row_number(self) -> str:
         """A number for each row that costs nothing, where the table has one; it never reaches a result."""
-        (table,) = self._rows("SELECT type, wr FROM pragma_table_list WHERE name = 'eval_query_results'")
-        return "rowid" if table["type"] == "table" and not table["wr"] else "ROW_NUMBER() OVER ()"
+        (table, *_) = self._rows("SELECT type, wr FROM pragma_table_list WHERE LOWER(name) = 'eval_query_results'")
+        names = [name for name in ("rowid", "_rowid_", "oid") if name not in self.columns["eval_query_results"]]
+        return names[0] if names and table["type"] == "table" and not table["wr"] else "ROW_NUMBER() OVER ()"
 
     def result_json(self, run_id: str, query_id: str) -> str | None:
         """One stored row as it stands."""
@@ -244,10 +265,29 @@ def database_size(path: str | os.PathLike[str]) -> int:
         return 0
 
 
+def database_uri(path: Path) -> str:
+    """The file as SQLite's URI, whatever characters are in its name."""
+    return f"file:{urllib.parse.quote(os.fsencode(path.absolute()))}"
+
+
+def finish_interrupted_write(path: Path) -> None:
+    """A writer that was killed leaves a journal. Rolling it back needs write access, which reading has not."""
+    try:
+        if Path(f"{path}-journal").stat().st_size == 0:
+            return
+        with closing(sqlite3.connect(f"{database_uri(path)}?mode=rw", uri=True)) as connection:
+            connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
+    except (OSError, sqlite3.Error):
+        return  # no journal, or no right to touch it: reading will tell
+
+
 def check_is_database(path: Path) -> None:
     """Tell apart the ways in which a path is not a SQLite database, before SQLite makes one of it."""
     if path.is_dir():
         msg = f"{path} is a directory; --db wants a SQLite file"
+        raise DatabaseError(msg)
+    if path.exists() and not path.is_file():
+        msg = f"{path} is not a regular file; --db wants a SQLite file"
         raise DatabaseError(msg)
     try:
         with path.open("rb") as file:
@@ -282,8 +322,11 @@ class _Explained:
         text = str(error)
         if "locked" in text:
             what = f"{self._path} is locked by {lock_holders(self._path)}; wait for it to finish and try again"
+        elif "readonly" in text or "read-only" in text or "unable to open" in text:
+            why = "it is in WAL mode, or a write was not finished"
+            what = f"{self._path} cannot be read without writing beside it ({why}); make its folder writable"
         else:
-            what = f"{self._path} cannot be read: {text.splitlines()[0]}"
+            what = f"{self._path} cannot be read: {text.splitlines()[0]}; is the file damaged? restore it from a backup"
         raise DatabaseError(what) from error
 
 

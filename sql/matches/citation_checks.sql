@@ -30,11 +30,14 @@ real_documents AS (
 SELECT
     c.result_no,
     c.citation_no,
-    CASE
-        WHEN c.chunk_id IS NOT NULL THEN k.chunk_id IS NOT NULL
-        WHEN c.axis IS NOT NULL     THEN p.doc_id IS NOT NULL
-        ELSE                             d.doc_id IS NOT NULL
-    END AS is_real
+    -- Where several documents share the path, any of them will do.
+    MAX(
+        CASE
+            WHEN c.chunk_id IS NOT NULL THEN CASE WHEN k.chunk_id IS NULL THEN 0 ELSE 1 END
+            WHEN c.axis IS NOT NULL     THEN CASE WHEN p.doc_id IS NULL THEN 0 ELSE 1 END
+            ELSE                             CASE WHEN d.doc_id IS NULL THEN 0 ELSE 1 END
+        END
+    ) = 1 AS is_real
 FROM citations AS c
 LEFT JOIN chunks AS k ON k.chunk_id = c.chunk_id
 LEFT JOIN real_documents AS d ON d.doc_id = c.doc_id
@@ -45,3 +48,4 @@ LEFT JOIN real_places AS p
     AND p.high = c.high
     AND p.bottom = c.bottom
     AND p.top = c.top
+GROUP BY c.result_no, c.citation_no
