@@ -19,29 +19,29 @@ _HOMES = {
     "Golden": "kbeval.golden",
     "KbevalError": "kbeval.errors",
     "ScoreOptions": "kbeval.scoring",
-    "Scored": "kbeval.scoring",
+    "Scored": "kbeval.aggregates",
     "Scoring": "kbeval.scoring",
-    "compute_aggregate": "kbeval.scoring",
+    "compute_aggregate": "kbeval.aggregates",
     "load_golden": "kbeval.golden",
     "open_scoring": "kbeval.scoring",
-    "score_runs": "kbeval.scoring",
-    "store_aggregate": "kbeval.scoring",
+    "score_runs": "kbeval.aggregates",
+    "store_aggregate": "kbeval.aggregates",
 }
 
 __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604  (names of the table above)
 
 if TYPE_CHECKING:
+    from kbeval.aggregates import Scored as Scored
+    from kbeval.aggregates import compute_aggregate as compute_aggregate
+    from kbeval.aggregates import score_runs as score_runs
+    from kbeval.aggregates import store_aggregate as store_aggregate
     from kbeval.errors import KbevalError as KbevalError
     from kbeval.golden import Golden as Golden
     from kbeval.golden import load_golden as load_golden
     from kbeval.model import AggregateMetrics as AggregateMetrics
-    from kbeval.scoring import Scored as Scored
     from kbeval.scoring import ScoreOptions as ScoreOptions
     from kbeval.scoring import Scoring as Scoring
-    from kbeval.scoring import compute_aggregate as compute_aggregate
     from kbeval.scoring import open_scoring as open_scoring
-    from kbeval.scoring import score_runs as score_runs
-    from kbeval.scoring import store_aggregate as store_aggregate
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (any public name)

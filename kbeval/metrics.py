@@ -236,7 +236,7 @@ def definitions_hash(metrics: Sequence[Metric]) -> str:
         [m.name, " ".join(m.expression.split()), m.grain, m.over, m.ks, m.none, m.aggregation]
         for m in sorted(metrics, key=lambda m: m.name)
     ]
-    road = [[r.name, " ".join(sqlfiles.without_comments(r.sql).split())] for r in sqlfiles.relations().values()]
+    road = [[name, " ".join(sqlfiles.without_comments(text).split())] for name, text in sqlfiles.road().items()]
     text = json.dumps([meaning, road], sort_keys=True)
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -28,6 +28,14 @@ def read_sql(name: str) -> str:
     return (sql_folder() / name).read_text(encoding="utf-8")
 
 
+def compose(name: str, **parts: str) -> str:
+    """A file of `sql/scores/` with its {parts} filled in."""
+    text = without_comments(read_sql(f"scores/{name}.sql")).strip()
+    for part, sql in parts.items():
+        text = text.replace("{" + part + "}", sql)
+    return text
+
+
 def without_comments(sql: str) -> str:
     """The statement alone; enough for our own files, which have no `--` inside strings."""
     return re.sub(r"--[^\n]*", "", sql)
@@ -61,3 +69,10 @@ def relations() -> dict[str, Relation]:
         for path in sorted((sql_folder() / room).glob("*.sql")):
             found[path.stem] = parse_relation(path.stem, path.read_text(encoding="utf-8"))
     return found
+
+
+def road() -> dict[str, str]:
+    """Everything between the stored rows and the numbers, by file: what a number's meaning depends on."""
+    paths = [sql_folder() / "macros.sql"]
+    paths += [path for room in (*ROOMS, "scores") for path in sorted((sql_folder() / room).glob("*.sql"))]
+    return {path.stem: path.read_text(encoding="utf-8") for path in paths}

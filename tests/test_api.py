@@ -46,7 +46,12 @@ def test_scores_of_every_query_are_a_frame(one_run: Workspace) -> None:
     with kbeval.open_scoring(one_run.db, one_run.golden) as scoring:
         scoring.build_scores()
         frame = scoring.frame()
-    assert frame.select("query_id", "mrr").rows() == [("q", 1.0), ("r", 0.5)]
+    assert frame.columns == ["run_id", "query_id", "metric", "k", "value"]
+    assert frame.filter(pl.col("metric") == "mrr").rows() == [
+        ("run", "q", "mrr", None, 1.0),
+        ("run", "r", "mrr", None, 0.5),
+    ]
+    assert frame.filter(pl.col("metric") == "hit_at_k", pl.col("query_id") == "r")["value"].to_list() == [0, 1, 1, 1]
 
 
 def test_a_loaded_golden_file_can_be_used_again(one_run: Workspace) -> None:

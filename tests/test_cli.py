@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -496,30 +497,44 @@ def test_ctrl_c_exits_with_130_and_stores_nothing(two_runs: Workspace, tmp_path:
     assert two_runs.stored("big") == ""
 
 
+def at_terminal(*arguments: str, **environment: str) -> str:
+    """Everything that a real terminal would receive."""
+    leader, follower = pty.openpty()
+    text = b""
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=follower,
+        stderr=follower,
+        env={**os.environ, "TERM": "xterm", **environment},
+    ):
+        os.close(follower)
+        while True:
+            try:
+                part = os.read(leader, 4096)
+            except OSError:  # the other end is gone
+                break
+            if not part:
+                break
+            text += part
+    os.close(leader)
+    return text.decode()
+
+
 def test_a_terminal_gets_colours_and_no_color_takes_them_away(two_runs: Workspace) -> None:
-    import pty
+    assert "\x1b[1m" in at_terminal("-m", "kbeval", "runs")
+    assert "\x1b[1m" not in at_terminal("-m", "kbeval", "runs", NO_COLOR="1")
 
-    def at_terminal(**environment: str) -> str:
-        leader, follower = pty.openpty()
-        with subprocess.Popen(
-            [sys.executable, "-m", "kbeval", "runs"],
-            stdout=follower,
-            stderr=follower,
-            env={**os.environ, "TERM": "xterm", **environment},
-        ) as child:
-            os.close(follower)
-            text = b""
-            while True:
-                try:
-                    part = os.read(leader, 4096)
-                except OSError:
-                    break
-                if not part:
-                    break
-                text += part
-            child.wait()
-        os.close(leader)
-        return text.decode()
 
-    assert "\x1b[1m" in at_terminal()
-    assert "\x1b[1m" not in at_terminal(NO_COLOR="1")
+def test_long_work_shows_what_it_is_doing_at_a_terminal_and_cleans_up() -> None:
+    code = (
+        "import time\nfrom kbeval.cli.common import Progress\n"
+        "with Progress() as progress:\n    progress.step('reading results')\n    time.sleep(1.2)\n"
+        "print('done')\n"
+    )
+    text = at_terminal("-c", code)
+    assert "reading results … 1 s" in text
+    assert text.rstrip().endswith("\x1b[Kdone")
+
+
+def test_short_work_at_a_terminal_shows_no_progress(two_runs: Workspace) -> None:
+    assert " … " not in at_terminal("-m", "kbeval", "explain", "mrr")

@@ -9,7 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from kbeval.scoring import Scored, ScoreOptions, score_runs
+from kbeval.aggregates import Scored, score_runs
+from kbeval.scoring import ScoreOptions
 from kbeval.sqlfiles import read_sql
 
 Row = Mapping[str, Any] | str

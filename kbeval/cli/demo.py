@@ -19,9 +19,9 @@ def demo_command(folder: str) -> int:
     Seven documents, two chunkers, three runs of a little search engine with answers, refusals and a failed
     query. Needs no network. A folder that the demo did not make is never touched.
     """
+    from kbeval.aggregates import score_runs
     from kbeval.demo import GOLDEN, make_demo
     from kbeval.render.scores import score_table
-    from kbeval.scoring import score_runs
     from kbeval.store import store_json
 
     place = Path(folder)

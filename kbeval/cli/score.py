@@ -10,8 +10,9 @@ from kbeval.cli import common
 from kbeval.text import counted
 
 if TYPE_CHECKING:
+    from kbeval.aggregates import Scored
     from kbeval.model import AggregateMetrics
-    from kbeval.scoring import Scored, ScoreOptions
+    from kbeval.scoring import ScoreOptions
 
 
 @click.command("score")
@@ -38,7 +39,7 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
     RUN is a run's id, the beginning of it, 'latest', or 'latest~1' for the one before. All runs are stored in
     one transaction, as JSON with four decimals, in eval_runs.aggregate_json. Slices are printed, not stored.
     """
-    from kbeval.scoring import score_runs
+    from kbeval.aggregates import score_runs
 
     if bool(runs) == all_runs:
         msg = "name the runs to score, or say --all" if not runs else "name runs or say --all, not both"

@@ -52,10 +52,10 @@ def show_command(
 
 
 def _show_numbers(settings: common.Settings, name: str, form: str) -> None:
+    from kbeval.aggregates import score_runs
     from kbeval.errors import UsageError
     from kbeval.render.scores import number_table
     from kbeval.runs import find_run
-    from kbeval.scoring import score_runs
     from kbeval.sources.sqlite import stored_runs
 
     run = find_run(stored_runs(settings.db()), name, settings.db())

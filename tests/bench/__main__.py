@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from kbeval.aggregates import aggregate_runs, run_totals
 from kbeval.engine import DEFAULT_MEMORY_LIMIT, Session
 from kbeval.render.table import Column, render
 from kbeval.scoring import open_scoring
@@ -87,7 +88,7 @@ def measure(command: list[str]) -> tuple[float, int]:
 def same_numbers(database: Path, golden: Path) -> None:
     """A benchmark of two programs that disagree is worth nothing."""
     with open_scoring(database, golden) as scoring:
-        ours = scoring.score().aggregates
+        ours = aggregate_runs(scoring).aggregates
     for way in plain_scorer.WAYS.values():
         for run_id, numbers in way(str(database), str(golden)).items():
             for name, value in numbers.items():
@@ -108,9 +109,10 @@ def kernel(folder: Path) -> None:
 
         def ours() -> None:
             scoring.build_scores()
-            assert len(list(scoring._totals(None))) == 1
+            assert len(list(run_totals(scoring))) == 1
 
         def forget() -> None:
+            session.execute("DROP VIEW IF EXISTS scores")
             session.execute("DROP TABLE IF EXISTS query_scores")
             session.execute("DROP VIEW IF EXISTS matched")
             for name in ("expected_hits", "chunk_matches", "doc_matches"):
@@ -183,11 +185,13 @@ def peers(chunks: Judged, docs: Judged) -> list[tuple[str, float]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ranx_()  # compiles
-    return [
+    found = [
         ("pytrec_eval, its dicts ready", best_of(trec)),
         ("ir_measures, its dicts ready", best_of(ir)),
         ("ranx, its arrays ready and compiled", best_of(ranx_)),
     ]
+    gc.unfreeze()
+    return found
 
 
 def best_of(work: Callable[[], Any], before: Callable[[], None] = lambda: None, times: int = 4) -> float:
@@ -202,7 +206,8 @@ def best_of(work: Callable[[], Any], before: Callable[[], None] = lambda: None, 
 
 def table(title: str, heads: list[str], rows: list[list[Any]]) -> None:
     print(title)
-    print(render([Column(head, width=70) for head in heads], rows, "table"))
+    columns = [Column(head, width=70, right=head in ("seconds", "peak MB")) for head in heads]
+    print(render(columns, rows, "table"))
     print(
         f"(peak of this process so far: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024:,} MB)\n",
         flush=True,
