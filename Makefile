@@ -3,7 +3,9 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# One mark for each group of packages that is installed.
 READY  := $(VENV)/.ready
+DEV    := $(VENV)/.dev
 PEERS  := $(VENV)/.peers
 
 .DEFAULT_GOAL := help
@@ -19,21 +21,21 @@ demo: $(READY)  ## make a small workspace in kbeval-demo/ and score it
 test: $(PEERS) lint type  ## run every check: ruff, mypy, pytest
 	$(BIN)/pytest -n auto
 
-lint: $(READY)  ## ruff: style and formatting
+lint: $(DEV)  ## ruff: style and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: $(READY)  ## write the formatting that lint wants
+format: $(DEV)  ## write the formatting that lint wants
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-type: $(READY)  ## mypy, strict
+type: $(DEV)  ## mypy, strict
 	$(BIN)/mypy
 
 bench: $(PEERS)  ## measure kbeval against a plain Python scorer and its peers
 	$(BIN)/python -m tests.bench
 
-build: $(READY)  ## build the wheel and the source archive into dist/
+build: $(DEV)  ## build the wheel and the source archive into dist/
 	$(BIN)/python -m build
 
 clean:  ## remove everything that was made here
@@ -43,9 +45,13 @@ $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "kbeval needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -qq --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install -qq --editable . --group dev
+	$(BIN)/python -m pip install -qq --editable .
 	@touch $@
 
-$(PEERS): $(READY)
+$(DEV): $(READY)
+	$(BIN)/python -m pip install -qq --group dev
+	@touch $@
+
+$(PEERS): $(DEV)
 	$(BIN)/python -m pip install -qq --group peers
 	@touch $@
