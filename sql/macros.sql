@@ -13,8 +13,8 @@ CREATE MACRO json_rank(j) AS
         THEN TRY_CAST(CAST(j AS VARCHAR) AS BIGINT)
     END;
 
--- An id that was an object or a list in the JSON arrives as its text. A number is a fine id.
-CREATE MACRO is_json_container(t) AS left(t, 1) IN ('{', '[') AND json_valid(t);
+-- An id that was an object or a list in the JSON arrives as its text. A number is a fine id, and so is "[12]".
+CREATE MACRO is_json_container(t) AS left(t, 2) IN ('{"', '["', '[[', '[{', '{}', '[]') AND json_valid(t);
 
 -- Every kind of source position as a half-open rectangle on a named axis. One-dimensional kinds
 -- have a height of one, so that one overlap rule serves all. Null: no usable position.

@@ -68,7 +68,7 @@ def test_a_broken_row_names_its_run_its_query_and_its_fault(workspace: Workspace
         {},
         {"hits_top_k": None, "answer": None, "error": None},
         {"hits_top_k": [], "answer": {}},
-        {"hits_top_k": [{"chunk_id": "[bracket"}, {"chunk_id": "{brace"}]},
+        {"hits_top_k": [{"chunk_id": "[bracket"}, {"chunk_id": "{brace"}, {"chunk_id": "[12]"}]},
         {"hits_top_k": [{"chunk_id": 7, "rank": 1.0}]},
         {"hits_top_k": [{"chunk_id": "c", "score": float("nan")}]},
         {"answer": {"answer": "[1] a list", "grounded": None, "citations": None}},
