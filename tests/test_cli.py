@@ -484,13 +484,15 @@ def test_ctrl_c_exits_with_130_and_stores_nothing(two_runs: Workspace, tmp_path:
         '[metrics]\nslow = "SUM(rank) + (SELECT COUNT(*) FROM hits AS a, hits AS b, hits AS c'
         ' WHERE a.rank + b.rank > c.rank)"\n'
     )
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kbeval", "score", "big"], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    time.sleep(2.5)
-    assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    command = [sys.executable, "-m", "kbeval", "score", "big"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            time.sleep(2.5)
+            assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=20)
+        finally:
+            process.kill()  # it would compute for ever
     assert process.returncode == 130, err
     assert err.strip() == "kbeval: interrupted; nothing is half-written"
     assert out == ""

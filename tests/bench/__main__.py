@@ -42,7 +42,7 @@ def end_to_end(folder: Path) -> None:
     same_numbers(*small)
     commands = [plain_command("plain", *small), plain_command("streaming", *small), kbeval_command(*small)]
     plain, streaming, ours = alternate(commands, times=3)
-    ours_large = measure(kbeval_command(*large))
+    streaming_large, ours_large = alternate([plain_command("streaming", *large), kbeval_command(*large)], times=1)
     table(
         "end to end: read, score, store",
         ["what", "seconds", "peak MB", "ratio"],
@@ -51,6 +51,11 @@ def end_to_end(folder: Path) -> None:
             ["plain Python tuned: streaming, one pass", *streaming, f"{plain[0] / streaming[0]:.1f} × faster"],
             ["kbeval, the same data", *ours, f"{plain[0] / ours[0]:.1f} × faster (wanted: 3)"],
             ["kbeval, 10 × the data", *ours_large, f"{ours_large[0] / ours[0]:.1f} × the time (allowed: 11, 600 MB)"],
+            [
+                "plain Python tuned, 10 × the data",
+                *streaming_large,
+                f"kbeval is {streaming_large[0] / ours_large[0]:.1f} × faster",
+            ],
         ],
     )
 
