@@ -51,6 +51,12 @@ class Scored:
     bad_rows: list[BadRow] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
+    def bad_row_warning(self) -> list[str]:
+        """What to say where unreadable rows were scored all the same; nothing where there are none."""
+        if not self.bad_rows:
+            return []
+        return [f"{counted(len(self.bad_rows), 'unreadable row')} counted as failed, first {self.bad_rows[0]}"]
+
     def frame(self) -> pl.DataFrame:
         """One row a number: run_id, slice, metric, k, value, scored, not_applicable."""
         import polars as pl

@@ -192,6 +192,12 @@ def test_show_recomputes_when_labels_or_definitions_are_named(
     assert "no such file" in refused(capsys, "show", "2026-b", "--golden", "nothing.yaml")
 
 
+def test_numbers_computed_over_unreadable_rows_say_so(two_runs: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    two_runs.add_run("broken", {"q1": "{", "q2": {}})
+    _, _, err = call(capsys, "show", "broken")
+    assert "1 unreadable row counted as failed, first run broken, query q1: is not valid JSON" in err
+
+
 def test_short_names_are_names(two_runs: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = call(capsys, "show", "latest", "--worst", "1", "--metric", "hit@1", "--format", "json")
     assert json.loads(out)[0]["hit_at_k.1"] == 0.0

@@ -122,6 +122,6 @@ def _tell(scored: Scored, broken: set[str]) -> None:
         advice = f"{counted(len(broken), 'run')} not scored; repair them, or use --skip-bad-rows:"
         listing = BadRowsError([str(row) for row in scored.bad_rows], advice)
         common.note(f"kbeval: {listing.headline}", *(f"  {detail}" for detail in listing.details))
-    elif scored.bad_rows:
-        rows = counted(len(scored.bad_rows), "unreadable row")
-        common.warn(f"{rows} counted as failed, first {scored.bad_rows[0]}")
+        return
+    for warning in scored.bad_row_warning():
+        common.warn(warning)

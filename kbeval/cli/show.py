@@ -64,6 +64,8 @@ def _show_numbers(settings: common.Settings, name: str, form: str) -> None:
     if settings.given("golden", "extra_ks", "metrics_dir") or (aggregate is None and settings.get("golden")):
         scored = score_runs(settings.db(), settings.golden(), [run.run_id], settings.score_options())
         aggregate = scored.aggregates[run.run_id]
+        for warning in (*scored.warnings, *scored.bad_row_warning()):
+            common.warn(warning)
         common.note(f"computed now, not stored (kbeval score {shown(run.run_id)} does that)")
     if aggregate is None:
         msg = f"run {run.run_id} has not been scored yet: kbeval score {run.run_id} --golden FILE"

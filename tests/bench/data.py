@@ -36,7 +36,7 @@ def _chunk(number: int) -> dict[str, Any]:
     }
 
 
-def make_database(folder: Path, runs: int, queries: int, hits: int, *, snippet: int = 520) -> tuple[Path, Path]:
+def make_database(folder: Path, runs: int, queries: int, hits: int, *, snippet: int = 390) -> tuple[Path, Path]:
     """A database and its golden file (JSONL)."""
     source = random.Random(20260301)
     words = ["".join(source.choices("abcdefghijklmnopqrstuvwxyz", k=source.randint(2, 9))) for _ in range(4000)]
