@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kbeval import __version__
+from kbeval.archive import ChunkSpans, spans_to_keep
 from kbeval.errors import BadRowsError, DatabaseError
 from kbeval.exact import FIXED_POINT, rounded_mean
 from kbeval.golden import Golden
@@ -50,6 +51,8 @@ class Scored:
     slices: dict[str, dict[str, AggregateMetrics]] = field(default_factory=dict)
     bad_rows: list[BadRow] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    # What to archive when the numbers are stored; filled where ScoreOptions.archive asks for it.
+    spans: list[ChunkSpans] = field(default_factory=list)
 
     def bad_row_warning(self) -> list[str]:
         """What to say where unreadable rows were scored all the same; nothing where there are none."""
@@ -118,6 +121,12 @@ def store_aggregate(run_id: str, aggregate: AggregateMetrics, *, db: str | os.Pa
     store_json(db, {run_id: aggregate.to_json()})
 
 
+def store_scored(scored: Scored, *, db: str | os.PathLike[str], runs: Sequence[str] | None = None) -> None:
+    """Write the aggregates of a scoring (all, or those of `runs`) and archive what it saw, in one transaction."""
+    chosen = scored.aggregates if runs is None else {run_id: scored.aggregates[run_id] for run_id in runs}
+    store_json(db, {run_id: aggregate.to_json() for run_id, aggregate in chosen.items()}, scored.spans)
+
+
 def aggregate_runs(scoring: Scoring) -> Scored:
     """Compute every aggregate of every run in the session."""
     _refuse_repeated_rows(scoring)
@@ -134,6 +143,8 @@ def aggregate_runs(scoring: Scoring) -> Scored:
         for run_id, slice_name, found in run_totals(scoring, scoring.options.by):
             scored.slices.setdefault(run_id, {})[slice_name] = _aggregate(scoring.metrics, found)
     scored.warnings.extend(_warnings(scoring, scored))
+    if scoring.options.archive:
+        scored.spans = spans_to_keep(scoring.session)
     return scored
 
 
@@ -196,12 +207,14 @@ def _number(metric: Metric, total: Any, scored: int) -> float | int | None:  # n
 
 
 def _provenance(scoring: Scoring) -> dict[str, Any]:
-    found = {
+    found: dict[str, Any] = {
         "kbeval": __version__,
         "metrics": definitions_hash(scoring.metrics),
         "golden": scoring.golden.hash,
-        "matching": "exact",
+        "matching": scoring.options.matching,
     }
+    if scoring.options.matching == "span":
+        found |= {"min_overlap": scoring.options.min_overlap, "overlap_of": scoring.options.overlap_of}
     if scoring.options.missing_as_zero:
         found["missing"] = "zero"
     return found
@@ -210,7 +223,7 @@ def _provenance(scoring: Scoring) -> dict[str, Any]:
 def _ledgers(scoring: Scoring) -> dict[str, dict[str, Any]]:
     golden = len(scoring.golden)
     scoring.session.need("run_ledger")
-    return {
+    ledgers = {
         run_id: {
             "golden": golden,
             "rows": rows,
@@ -222,6 +235,13 @@ def _ledgers(scoring: Scoring) -> dict[str, dict[str, Any]]:
         }
         for run_id, rows, unknown, failed, unreadable, repeated in scoring.session.rows("SELECT * FROM run_ledger")
     }
+    if scoring.options.matching == "span":
+        for run_id, by_span, by_doc in scoring.session.rows(
+            "SELECT r.run_id, COUNT(*) FILTER (WHERE m.matching = 'span'), COUNT(*) FILTER (WHERE m.matching = 'doc')"
+            " FROM results AS r LEFT JOIN matching AS m ON m.result_no = r.result_no GROUP BY r.run_id"
+        ):
+            ledgers[run_id]["matched"] = {"span": by_span, "doc": by_doc}
+    return ledgers
 
 
 def _bad_rows(scoring: Scoring) -> list[BadRow]:
@@ -232,21 +252,13 @@ def _bad_rows(scoring: Scoring) -> list[BadRow]:
 def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
     session = scoring.session
     ((chunks, documents, answers),) = session.rows(
-        "SELECT (SELECT COUNT(*) FROM chunks), (SELECT COUNT(*) FROM documents), COUNT(*) FILTER (WHERE grounded)"
+        "SELECT (SELECT COUNT(*) FROM known_chunks), (SELECT COUNT(*) FROM documents), COUNT(*) FILTER (WHERE grounded)"
         " FROM results"
     )
     if answers and not (chunks and documents):
         table = "documents" if chunks else "chunks"
         yield f"citation_coverage has no value: the database has no table {table!r}, or it is empty"
-    session.need("foreign_chunks")
-    for run_id, version, foreign, expected, owner in session.rows(
-        "SELECT r.run_id, r.chunker_version, f.n_foreign, f.n_expected, f.owner FROM foreign_chunks AS f"
-        " JOIN runs AS r ON r.chunker_version = f.chunker_version WHERE 2 * f.n_foreign > f.n_expected ORDER BY 1"
-    ):
-        yield (
-            f"run {run_id} was made with chunker {version}, but {foreign:,} of {expected:,} expected chunks are of"
-            f" {owner}, so it cannot hit them: look at recall_at_k_doc, or label again"
-        )
+    yield from foreign_chunk_warnings(scoring)
     treated = "counted as zero" if scoring.options.missing_as_zero else "left out (--missing zero counts them)"
     for run_id, aggregate in scored.aggregates.items():
         ledger = aggregate.ledger
@@ -259,3 +271,19 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
         if ledger["unknown"]:
             unknown = counted(ledger["unknown"], "row")
             yield f"run {run_id}: {unknown} without a golden query, counted in totals only"
+
+
+def foreign_chunk_warnings(scoring: Scoring) -> Iterator[str]:
+    """Runs that cannot hit most of what is expected, because ids decide and the labels are another chunker's."""
+    if scoring.options.matching == "span":
+        return
+    scoring.session.need("foreign_chunks")
+    for run_id, version, foreign, expected, owner in scoring.session.rows(
+        "SELECT r.run_id, r.chunker_version, f.n_foreign, f.n_expected, f.owner FROM foreign_chunks AS f"
+        " JOIN runs AS r ON r.chunker_version = f.chunker_version WHERE 2 * f.n_foreign > f.n_expected ORDER BY 1"
+    ):
+        whose = f"are of {owner}" if owner else "are unknown to it"
+        yield (
+            f"run {run_id} was made with chunker {version}, but {foreign:,} of {expected:,} expected chunks {whose},"
+            " so it cannot hit them: --match span compares the text instead of the ids"
+        )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
-from kbeval.engine import Session, first_line
+from kbeval.engine import Loader, Session, first_line
 from kbeval.errors import MetricError, UsageError
 from kbeval.golden import Golden, load_golden
 from kbeval.metrics import Column, Metric, catalogue, did_you_mean
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 SLICE_FIELDS = ("category", "difficulty", "lang", "tags", "group")
+MATCHINGS = ("exact", "span")
+OVERLAPS_OF = ("smaller", "expected", "hit", "union")
+# Sizes are added up as floats; a hit that overlaps by exactly the share that is asked for must not fail by a hair.
+_OVERLAP_TOLERANCE = 1e-9
 _NUMBER_TYPE = re.compile(
     r"U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL\(\d+,\s*\d+\)|BOOLEAN|BIGNUM|\"NULL\""
 )
@@ -42,6 +46,12 @@ class ScoreOptions:
     configured_metrics: Sequence[Metric] = ()
     by: str | None = None
     missing_as_zero: bool = False
+    # What makes a hit an expected chunk: its id, or how much of the text it shares with it.
+    matching: str = "exact"
+    min_overlap: float = 0.5
+    overlap_of: str = "smaller"
+    # Find out what to archive when the numbers are stored.
+    archive: bool = False
     threads: int | None = None
     memory_limit: str | None = None
     on_step: Callable[[str], None] | None = None
@@ -60,6 +70,12 @@ class ScoreOptions:
             hint = "" if "," in self.by else did_you_mean(self.by, SLICE_FIELDS)
             msg = f"cannot slice by {self.by!r}{hint or '; name one of ' + ', '.join(SLICE_FIELDS)}"
             raise UsageError(msg)
+        if self.matching not in MATCHINGS or self.overlap_of not in OVERLAPS_OF:
+            msg = f"matching is one of {', '.join(MATCHINGS)}, overlap_of one of {', '.join(OVERLAPS_OF)}"
+            raise UsageError(msg)
+        if not 0 < self.min_overlap <= 1:
+            msg = f"the least overlap is {self.min_overlap}; it must be above 0 and at most 1"
+            raise UsageError(msg)
 
     def metrics(self) -> list[Metric]:
         """Every metric to compute."""
@@ -70,8 +86,17 @@ class Scoring:
     """An open session over some runs of a database. Ask it for scores, aggregates, or any relation."""
 
     def __init__(
-        self, session: Session, source: SqliteSource, golden: Golden, runs: Sequence[Run], options: ScoreOptions
+        self,
+        session: Session,
+        source: SqliteSource,
+        golden: Golden,
+        runs: Sequence[Run],
+        options: ScoreOptions,
+        *,
+        together: bool = False,
     ) -> None:
+        """`together`: the runs are compared, so that all of them must be matched the same way."""
+        self.together = together
         self.source = source
         self.golden = golden
         self.runs = list(runs)
@@ -79,12 +104,39 @@ class Scoring:
         self.metrics = options.metrics()
         self.columns: list[Column] = [column for metric in self.metrics for column in metric.columns]
         self.session = session
-        session.add_loaders({"golden_entries": golden.loader(), "settings": self._load_settings})
+        session.add_loaders({"golden_entries": golden.loader(), "settings": self._load_settings, **self._matching()})
 
     def _load_settings(self, session: Session) -> None:
+        options = self.options
         session.execute(
-            "CREATE TABLE settings AS SELECT $1::BOOLEAN AS missing_as_zero", [self.options.missing_as_zero]
+            "CREATE TABLE settings AS SELECT $1::BOOLEAN AS missing_as_zero, $2::VARCHAR AS matching,"
+            " $3::DOUBLE AS least_overlap, $4::VARCHAR AS overlap_of, $5::BOOLEAN AS together",
+            [
+                options.missing_as_zero,
+                options.matching,
+                options.min_overlap - _OVERLAP_TOLERANCE,
+                options.overlap_of,
+                self.together,
+            ],
         )
+
+    def _matching(self) -> dict[str, Loader]:
+        """The relations that depend on what makes a hit correct; the others are as their files say."""
+        if self.options.matching == "span":
+            return {"chunk_matches": _view("chunk_matches", "SELECT result_no, position, rank FROM correct_hits")}
+        if any(entry.get("expected_spans") and not entry.get("expected_chunk_ids") for entry in self.golden.entries):
+            return {}
+        # No label is about spans, so nobody needs to know where the hits stand.
+        return {
+            "hit_places": _view("hit_places", "SELECT result_no, position, doc_id, NULL AS spans_text FROM hits"),
+            "expected_places": _view(
+                "expected_places", "SELECT '' AS query_id, '' AS place, '' AS doc_id, '' AS spans_text WHERE false"
+            ),
+            "span_matches": _view(
+                "span_matches",
+                "SELECT 0 AS result_no, 0 AS position, 0 AS rank, '' AS chunk_id, '' AS place WHERE false",
+            ),
+        }
 
     # --- scores ---------------------------------------------------------------------------------
 
@@ -177,6 +229,18 @@ class Scoring:
         return self.session.frame("SELECT * FROM scores ORDER BY run_id, query_id, metric, k")
 
 
+def _view(name: str, sql: str) -> Loader:
+    """A relation that stands in for the file of the same name."""
+    (reads,) = re.findall(r" FROM (\w+)", sql) or [None]
+
+    def load(session: Session) -> None:
+        if reads is not None:
+            session.need(reads)
+        session.execute(f"CREATE VIEW {name} AS {sql}")
+
+    return load
+
+
 def _wrong(metric: Metric, part: str, what: str) -> MetricError:
     return MetricError(f"{metric.origin}: this expression does not work: {part}: {what}")
 
@@ -192,6 +256,8 @@ def open_scoring(
     golden: Golden | str | os.PathLike[str],
     runs: Sequence[str] | None = None,
     options: ScoreOptions | None = None,
+    *,
+    together: bool = False,
 ) -> Iterator[Scoring]:
     """Open a scoring session; `runs` are names (an id, a unique prefix, latest, latest~N), None means all."""
     options = options or ScoreOptions()
@@ -200,7 +266,8 @@ def open_scoring(
         chosen = stored if runs is None else find_runs(stored, runs, str(database))
         session.add_loaders(source.loaders([run.run_id for run in chosen]))
         # What needs no labels keeps the engine busy and Python free: the golden file is read meanwhile.
-        with session.building("results", "citation_matches"):
+        places = ("hit_places",) if options.matching == "span" else ()
+        with session.building("results", "citation_matches", *places):
             loaded = golden if isinstance(golden, Golden) else load_golden(golden)
             loaded.prepare()
-        yield Scoring(session, source, loaded, chosen, options)
+        yield Scoring(session, source, loaded, chosen, options, together=together)

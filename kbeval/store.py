@@ -1,22 +1,26 @@
-"""Writes aggregates back: all runs of one scoring in one short transaction, or none of them."""
+"""Writes back: the numbers of all runs of one scoring, and the spans to archive, in one short transaction or not at all."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from kbeval.archive import ChunkSpans, write_spans
 from kbeval.errors import DatabaseError
 from kbeval.locks import lock_holders
 from kbeval.sources.sqlite import BUSY_TIMEOUT_MS, check_is_database, database_uri
 
 
 def store_json(
-    database: str | os.PathLike[str], aggregates: Mapping[str, str], timeout_ms: int = BUSY_TIMEOUT_MS
+    database: str | os.PathLike[str],
+    aggregates: Mapping[str, str],
+    spans: Sequence[ChunkSpans] = (),
+    timeout_ms: int = BUSY_TIMEOUT_MS,
 ) -> None:
-    """Set `aggregate_json` of each run. A run that has gone meanwhile undoes the whole."""
+    """Set `aggregate_json` of each run, and archive spans. A run that has gone meanwhile undoes the whole."""
     path = Path(database)
     check_is_database(path)
     try:
@@ -26,6 +30,7 @@ def store_json(
             try:
                 for run_id, text in sorted(aggregates.items()):
                     _update(connection, run_id, text)
+                write_spans(connection, spans)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:

@@ -16,6 +16,15 @@ CREATE MACRO json_rank(j) AS
 -- An id that was an object or a list in the JSON arrives as its text. A number is a fine id, and so is "[12]".
 CREATE MACRO is_json_container(t) AS left(t, 2) IN ('{"', '["', '[[', '[{', '{}', '[]') AND json_valid(t);
 
+-- The positions in a stored list of spans, one a structure; null where it is no such list.
+CREATE MACRO spans_in(j) AS
+    TRY(from_json(CAST(j AS VARCHAR), '[{
+        "kind": "VARCHAR", "page": "DOUBLE",
+        "start": "DOUBLE", "end": "DOUBLE", "line_start": "DOUBLE", "line_end": "DOUBLE",
+        "start_ms": "DOUBLE", "end_ms": "DOUBLE", "char_start": "DOUBLE", "char_end": "DOUBLE",
+        "x": "DOUBLE", "y": "DOUBLE", "w": "DOUBLE", "h": "DOUBLE"
+    }]'));
+
 -- Every kind of source position as a half-open rectangle on a named axis. One-dimensional kinds
 -- have a height of one, so that one overlap rule serves all. Null: no usable position.
 CREATE MACRO span_axis(kind, page) AS
@@ -47,3 +56,19 @@ CREATE MACRO span_high(s) AS
     END;
 CREATE MACRO span_bottom(s) AS CASE s.kind WHEN 'region' THEN s.y ELSE 0 END;
 CREATE MACRO span_top(s)    AS CASE s.kind WHEN 'region' THEN s.y + s.h ELSE 1 END;
+
+-- The hits of a stored row with what they say about where they stand; null where there are none.
+CREATE MACRO hits_in(j) AS
+    TRY(from_json(CAST(j AS VARCHAR), '{
+        "hits_top_k": [{
+            "chunk_id": "VARCHAR", "doc_id": "VARCHAR", "doc_path": "VARCHAR", "chunker_version": "VARCHAR",
+            "source_spans": "JSON", "citation": "JSON"
+        }]
+    }')).hits_top_k;
+
+-- A hit without source_spans has the span of its citation.
+CREATE MACRO hit_spans_text(hit) AS
+    CASE
+        WHEN CAST(hit.source_spans AS VARCHAR) LIKE '[%{%' THEN CAST(hit.source_spans AS VARCHAR)
+        WHEN CAST(hit.citation AS VARCHAR) LIKE '{%'       THEN '[' || CAST(hit.citation AS VARCHAR) || ']'
+    END;

@@ -35,6 +35,7 @@ _STRUCTURE = json.dumps(
         "answerable": "BOOLEAN",
         "expected_chunk_ids": ["VARCHAR"],
         "expected_doc_ids": ["VARCHAR"],
+        "expected_spans": ["JSON"],
         "must_contain": ["VARCHAR"],
         "forbidden": ["VARCHAR"],
         "lang": "VARCHAR",

@@ -32,7 +32,7 @@ SQLITE_HEADER = b"SQLite format 3\x00"
 BUSY_TIMEOUT_MS = 10_000
 # Rows with hits are some kilobytes each. Small batches of them stay in the processor's cache: measured
 # twice as fast as the driver's default of 1024 rows, in a third of the memory.
-BATCH_ROWS = {"stored_results": 64}
+BATCH_ROWS = {"stored_results": 64, "stored_places": 64, "stored_history": 64}
 DEFAULT_BATCH_ROWS = 1024
 
 REQUIRED = {
@@ -42,6 +42,8 @@ REQUIRED = {
 OPTIONAL = {
     "chunks": ("chunk_id", "doc_id", "source_spans_json", "chunker_version"),
     "documents": ("doc_id", "workspace_path"),
+    # Our own: see sql/archive.sql.
+    "kbeval_chunk_spans": ("chunk_id", "chunker_version", "doc_id", "source_spans_json", "seen_in", "first_seen"),
 }
 
 
@@ -225,19 +227,35 @@ class SqliteSource:
     def loaders(self, run_ids: Sequence[str]) -> dict[str, Loader]:
         """How a session gets each stored table: the rows of these runs, and the knowledge base."""
         runs = ", ".join(_literal(run_id) for run_id in run_ids) or "NULL"
+        row = ", ".join(map(_as_text, REQUIRED["eval_query_results"]))
+        rows = f"FROM eval_query_results WHERE run_id IN ({runs})"
         selects = {
             "stored_runs": f"SELECT {self._run_columns()} FROM eval_runs WHERE run_id IN ({runs})",
-            "stored_results": (
-                f"SELECT {self._row_number()} AS result_no, {', '.join(map(_as_text, REQUIRED['eval_query_results']))}"
-                f" FROM eval_query_results WHERE run_id IN ({runs})"
-            ),
+            "stored_results": f"SELECT {self._row_number()} AS result_no, {row} {rows}",
+            # The same rows again, for those who ask where the hits stand: a stream can be read once.
+            "stored_places": f"SELECT {row} {rows}",
         }
         for table, columns in OPTIONAL.items():
             names = list(map(_as_text, columns)) if table in self.columns else [f"'' AS {c}" for c in columns]
             nothing = "" if table in self.columns else " WHERE 0"
             source = f" FROM {table}" if table in self.columns else ""
             selects[f"stored_{table}"] = f"SELECT {', '.join(names)}{source}{nothing}"
-        return {name: self._loader(name, sql) for name, sql in selects.items()}
+        found = {name: self._loader(name, sql) for name, sql in selects.items()}
+        found["stored_history"] = self._load_history
+        return found
+
+    def _load_history(self, session: Session) -> None:
+        """The rows of all runs, to look for chunks that nothing else knows; none, where there are no such chunks."""
+        session.need("unplaced_chunks")
+        ((unplaced,),) = session.rows("SELECT COUNT(*) FROM unplaced_chunks")
+        version = "json_extract(r.config_snapshot_json, '$.chunker_version')"
+        self._loader(
+            "stored_history",
+            f"SELECT CASE WHEN json_valid(r.config_snapshot_json) THEN CAST(COALESCE({version}, '') AS TEXT) ELSE '' END"
+            f" AS chunker_version, {_as_text('result_json')}"
+            " FROM eval_query_results AS q JOIN eval_runs AS r ON r.run_id = q.run_id"
+            + ("" if unplaced else " WHERE 0"),
+        )(session)
 
     def _loader(self, name: str, sql: str) -> Loader:
         def load(session: Session) -> None:

@@ -1,4 +1,4 @@
--- chunk_spans: where in its document each chunk stands, as rectangles on an axis.
+-- chunk_spans: where in its document each known chunk stands, as rectangles on an axis.
 -- columns: chunk_id, doc_id, axis, low, high, bottom, top
 -- kind: table
 SELECT
@@ -9,7 +9,7 @@ SELECT
     span_high(span)                 AS high,
     span_bottom(span)               AS bottom,
     span_top(span)                  AS top
-FROM (SELECT chunk_id, doc_id, UNNEST(spans) AS span FROM chunks)
+FROM (SELECT chunk_id, doc_id, UNNEST(spans_in(spans_text)) AS span FROM known_chunks)
 WHERE span_high(span) > span_low(span)
   AND span_top(span) > span_bottom(span)
   AND span_axis(span.kind, span.page) IS NOT NULL

@@ -1,6 +1,6 @@
 -- queries: one row a golden query.
 -- columns: query_id, query, answerable, should_refuse (null: the labels do not say),
---          n_expected_chunks, n_expected_docs, lang, difficulty, category, query_group
+--          n_expected_chunks, n_expected_docs, n_expected_spans, lang, difficulty, category, query_group
 -- kind: table
 SELECT
     e.id         AS query_id,
@@ -13,6 +13,7 @@ SELECT
     END          AS should_refuse,
     COALESCE(list_unique(e.expected_chunk_ids), 0) AS n_expected_chunks,
     COALESCE(list_unique(e.expected_doc_ids), 0)   AS n_expected_docs,
+    COALESCE(len(e.expected_spans), 0)             AS n_expected_spans,
     e.lang       AS lang,
     e.difficulty AS difficulty,
     e.category   AS category,

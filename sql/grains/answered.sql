@@ -21,8 +21,8 @@ WITH asked AS (
     FROM missing_queries
 ),
 
-known_chunks AS (
-    SELECT (SELECT COUNT(*) FROM chunks) > 0 AND (SELECT COUNT(*) FROM documents) > 0 AS known
+resolvable AS (
+    SELECT (SELECT COUNT(*) FROM known_chunks) > 0 AND (SELECT COUNT(*) FROM documents) > 0 AS known
 )
 
 SELECT
@@ -41,7 +41,10 @@ SELECT
     COALESCE(c.n_citations_resolved, 0) AS n_citations_resolved,
     k.known                             AS chunks_known,
     q.should_refuse,
-    COALESCE(q.n_expected_chunks, 0)    AS n_expected_chunks,
+    -- Where spans decide, labels that name no chunk but a place are as good.
+    COALESCE(
+        CASE WHEN s.matching = 'span' AND q.n_expected_chunks = 0 THEN q.n_expected_spans ELSE q.n_expected_chunks END, 0
+    )                                   AS n_expected_chunks,
     COALESCE(q.n_expected_docs, 0)      AS n_expected_docs,
     COALESCE(ru.n_rules, 0)             AS n_rules,
     COALESCE(ru.n_rules_broken, 0)      AS n_rules_broken,
@@ -50,7 +53,8 @@ SELECT
     q.lang,
     q.query_group
 FROM asked AS a
-CROSS JOIN known_chunks AS k
+CROSS JOIN resolvable AS k
+CROSS JOIN settings AS s
 LEFT JOIN queries AS q ON q.query_id = a.query_id
 LEFT JOIN rule_matches AS ru ON ru.result_no = a.result_no
 LEFT JOIN citation_matches AS c ON c.result_no = a.result_no

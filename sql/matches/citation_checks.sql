@@ -24,7 +24,7 @@ real_places AS (
 ),
 
 real_documents AS (
-    SELECT doc_id FROM chunks GROUP BY doc_id
+    SELECT doc_id FROM known_chunks GROUP BY doc_id
 )
 
 SELECT
@@ -39,7 +39,7 @@ SELECT
         END
     ) = 1 AS is_real
 FROM citations AS c
-LEFT JOIN chunks AS k ON k.chunk_id = c.chunk_id
+LEFT JOIN known_chunks AS k ON k.chunk_id = c.chunk_id
 LEFT JOIN real_documents AS d ON d.doc_id = c.doc_id
 LEFT JOIN real_places AS p
     ON  p.doc_id = c.doc_id

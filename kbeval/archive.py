@@ -1,0 +1,46 @@
+"""What `score` keeps in the database beside the numbers: where the chunks stood that labels and hits name.
+
+Re-indexing replaces the table `chunks`. What was archived before is still there years later, keyed by chunk and
+chunker version, so that runs and labels of an older chunker can be compared with newer ones.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from kbeval.engine import Session
+from kbeval.sqlfiles import read_sql
+
+# chunk_id, chunker_version, doc_id, the spans as stored, and where they were seen: the table 'chunks', or 'hits'.
+ChunkSpans = tuple[str, str, str | None, str | None, str]
+
+_UPSERT = """
+    INSERT INTO kbeval_chunk_spans (chunk_id, chunker_version, doc_id, source_spans_json, seen_in, first_seen)
+    VALUES (?, ?, ?, ?, ?, ?)
+    ON CONFLICT (chunk_id, chunker_version) DO UPDATE
+    SET doc_id = excluded.doc_id, source_spans_json = excluded.source_spans_json, seen_in = excluded.seen_in
+"""
+
+
+def spans_to_keep(session: Session) -> list[ChunkSpans]:
+    """What this session has seen and the archive does not hold yet, in a fixed order."""
+    session.need("chunks_to_keep", "unknown_hits")
+    found = session.rows("SELECT *, 'chunks' FROM chunks_to_keep ORDER BY chunk_id, chunker_version")
+    # Where the tables know every chunk, nobody needs to ask the rows.
+    ((unknown,),) = session.rows("SELECT COUNT(*) FROM unknown_hits")
+    if unknown:
+        session.need("hits_to_keep")
+        found += session.rows("SELECT *, 'hits' FROM hits_to_keep ORDER BY chunk_id, chunker_version")
+    return found
+
+
+def write_spans(connection: sqlite3.Connection, spans: Sequence[ChunkSpans]) -> None:
+    """Write into an open transaction, which alone decides whether any of it is kept."""
+    if not spans:
+        return
+    for statement in read_sql("archive.sql").split(";"):
+        connection.execute(statement)
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    connection.executemany(_UPSERT, ((*row, now) for row in spans))

@@ -1,0 +1,12 @@
+-- archived_chunks: chunks that earlier scorings saw, and where they stood; they outlive the table `chunks`.
+-- columns: chunk_id, doc_id, chunker_version, spans_text, seen_in ('chunks': the table, 'hits': only a stored row),
+--          first_seen
+-- kind: table
+SELECT
+    CAST(chunk_id AS VARCHAR)                      AS chunk_id,
+    NULLIF(CAST(doc_id AS VARCHAR), '')            AS doc_id,
+    CAST(chunker_version AS VARCHAR)               AS chunker_version,
+    NULLIF(CAST(source_spans_json AS VARCHAR), '') AS spans_text,
+    CAST(seen_in AS VARCHAR)                       AS seen_in,
+    CAST(first_seen AS VARCHAR)                    AS first_seen
+FROM stored_kbeval_chunk_spans

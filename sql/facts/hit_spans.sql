@@ -1,0 +1,15 @@
+-- hit_spans: the position of each hit as rectangles on an axis.
+-- columns: result_no, position, axis, low, high, bottom, top
+-- kind: view
+SELECT
+    result_no,
+    position,
+    span_axis(span.kind, span.page) AS axis,
+    span_low(span)                  AS low,
+    span_high(span)                 AS high,
+    span_bottom(span)               AS bottom,
+    span_top(span)                  AS top
+FROM (SELECT result_no, position, UNNEST(spans_in(spans_text)) AS span FROM hit_places)
+WHERE span_high(span) > span_low(span)
+  AND span_top(span) > span_bottom(span)
+  AND span_axis(span.kind, span.page) IS NOT NULL

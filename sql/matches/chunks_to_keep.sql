@@ -1,0 +1,17 @@
+-- chunks_to_keep: rows of the table `chunks` that labels or hits name and the archive does not hold as they are.
+-- columns: chunk_id, chunker_version, doc_id, spans_text
+-- kind: view
+SELECT c.chunk_id, c.chunker_version, c.doc_id, c.spans_text
+FROM chunks AS c
+JOIN (
+    SELECT chunk_id FROM expected_chunks
+    UNION
+    SELECT chunk_id FROM hit_chunks
+) AS named ON named.chunk_id = c.chunk_id
+LEFT JOIN archived_chunks AS a
+    ON  a.chunk_id = c.chunk_id
+    AND a.chunker_version = c.chunker_version
+    AND a.seen_in = 'chunks'
+    AND a.doc_id = c.doc_id
+    AND COALESCE(a.spans_text, '') = COALESCE(c.spans_text, '')
+WHERE a.chunk_id IS NULL

@@ -1,0 +1,55 @@
+-- shared_text: how much of a hit and an expected place is the same text.
+-- columns: result_no, position, rank, chunk_id, place, shared, hit_size, place_size
+-- kind: table
+WITH sizes AS (
+    SELECT owner, major, minor, SUM((high - low) * (top - bottom)) AS size
+    FROM span_pieces
+    GROUP BY owner, major, minor
+),
+
+shared AS (
+    SELECT
+        n.result_no,
+        n.position,
+        p.place,
+        SUM(
+            (LEAST(a.high, b.high) - GREATEST(a.low, b.low))
+            * (LEAST(a.top, b.top) - GREATEST(a.bottom, b.bottom))
+        ) AS size
+    FROM near_hits AS n
+    JOIN expected_places AS p ON p.query_id = n.query_id AND COALESCE(p.doc_id, n.doc_id) = n.doc_id
+    JOIN span_pieces AS a
+        ON  a.owner = 'hit'
+        AND a.major = CAST(n.result_no AS VARCHAR)
+        AND a.minor = CAST(n.position AS VARCHAR)
+    JOIN span_pieces AS b
+        ON  b.owner = 'place'
+        AND b.major = p.query_id
+        AND b.minor = p.place
+        AND b.axis = a.axis
+    WHERE a.low < b.high
+      AND b.low < a.high
+      AND a.bottom < b.top
+      AND b.bottom < a.top
+    GROUP BY n.result_no, n.position, p.place
+)
+
+SELECT
+    n.result_no,
+    n.position,
+    n.rank,
+    n.chunk_id,
+    s.place,
+    s.size AS shared,
+    a.size AS hit_size,
+    b.size AS place_size
+FROM shared AS s
+JOIN near_hits AS n ON n.result_no = s.result_no AND n.position = s.position
+JOIN sizes AS a
+    ON  a.owner = 'hit'
+    AND a.major = CAST(n.result_no AS VARCHAR)
+    AND a.minor = CAST(n.position AS VARCHAR)
+JOIN sizes AS b
+    ON  b.owner = 'place'
+    AND b.major = n.query_id
+    AND b.minor = s.place

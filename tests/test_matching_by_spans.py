@@ -1,0 +1,236 @@
+"""Hits that are right by where they stand, whatever their ids."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbeval.scoring import ScoreOptions, open_scoring
+from tests import span_oracle
+from tests.test_scoring_against_oracle import spans
+from tests.workspace import Workspace
+
+
+def line(start: int, end: int) -> dict[str, Any]:
+    return {"kind": "line", "start": start, "end": end}
+
+
+def hit(chunk: str, *found: Mapping[str, Any], doc: str = "d", **more: Any) -> dict[str, Any]:
+    return {"chunk_id": chunk, "doc_id": doc, "source_spans": list(found), **more}
+
+
+def correct_ranks(workspace: Workspace, run: str = "run", **options: Any) -> dict[str, list[int]]:
+    """For each query the ranks of the hits that count."""
+    with open_scoring(workspace.db, workspace.golden, [run], ScoreOptions(matching="span", **options)) as scoring:
+        scoring.session.need("correct_hits")
+        found: dict[str, list[int]] = {}
+        for query_id, rank in scoring.session.rows(
+            "SELECT r.query_id, c.rank FROM results AS r LEFT JOIN correct_hits AS c ON c.result_no = r.result_no"
+        ):
+            found.setdefault(query_id, []).extend([] if rank is None else [rank])
+        return {query_id: sorted(ranks) for query_id, ranks in found.items()}
+
+
+def matched(workspace: Workspace, expected: Sequence[Any], found: Sequence[Any], **options: Any) -> bool:
+    """Does a hit with these spans count as a chunk with those?"""
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["old"]})
+    workspace.add_chunk("old", "d", list(expected), "old@1")
+    workspace.add_run("run", {"q": {"hits_top_k": [hit("new", *found)]}}, chunker="new@2")
+    return correct_ranks(workspace, **options)["q"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "is_match"),
+    [
+        ([line(1, 10)], [line(1, 10)], True),
+        ([line(1, 10)], [line(6, 15)], True),  # half of either
+        ([line(1, 10)], [line(7, 16)], False),
+        ([line(1, 40)], [line(11, 17)], True),  # a chunker that splits
+        ([line(11, 17)], [line(1, 40)], True),  # a chunker that joins
+        ([line(1, 10)], [line(11, 20)], False),  # touching is not sharing
+        ([line(1, 4), line(5, 8)], [line(1, 8)], True),  # touching spans are one
+        ([line(1, 8), line(3, 4), line(1, 8)], [line(5, 12)], True),  # nested and repeated ones count once
+        ([line(1, 10)], [line(1, 2), line(90, 99)], False),
+        ([line(1, 10)], [{"kind": "code", "line_start": 1, "line_end": 10}], True),  # one axis
+        ([line(1, 10)], [{"kind": "byte", "start": 1, "end": 10}], False),  # two
+        ([{"kind": "page", "page": 3}], [{"kind": "page", "page": 3, "char_start": 10, "char_end": 20}], True),
+        ([{"kind": "page", "page": 3}], [{"kind": "page", "page": 3}], True),
+        ([{"kind": "page", "page": 3}], [{"kind": "page", "page": 4}], False),
+        ([{"kind": "page", "page": 3}, {"kind": "page", "page": 4}], [{"kind": "page", "page": 4}], True),
+        ([{"kind": "time", "start_ms": 0, "end_ms": 10}], [{"kind": "time", "start_ms": 5, "end_ms": 15}], True),
+        ([{"kind": "byte", "start": 0, "end": 10}], [{"kind": "byte", "start": 10, "end": 20}], False),
+        (
+            [{"kind": "region", "x": 0, "y": 0, "w": 10, "h": 10}],
+            [{"kind": "region", "x": 5, "y": 5, "w": 10, "h": 10}],  # a quarter of the area
+            False,
+        ),
+        (
+            [
+                {"kind": "region", "x": 0, "y": 0, "w": 10, "h": 10},
+                {"kind": "region", "x": 5, "y": 0, "w": 10, "h": 10},
+            ],
+            [{"kind": "region", "x": 0, "y": 0, "w": 15, "h": 20}],  # covers both; together they are 150, not 200
+            True,
+        ),
+        (
+            [{"kind": "caption", "path": "p"}],
+            [{"kind": "caption", "path": "p"}],
+            True,
+        ),  # no place: the document decides
+        ([line(1, 10)], [{"kind": "caption", "path": "p"}], False),
+    ],
+)
+def test_half_of_the_smaller_side_makes_a_match(
+    workspace: Workspace, expected: list[Any], found: list[Any], is_match: bool
+) -> None:
+    assert matched(workspace, expected, found) is is_match
+
+
+@pytest.mark.parametrize(
+    ("of", "found", "is_match"),
+    [
+        ("smaller", line(1, 2), True),
+        ("expected", line(1, 2), False),
+        ("expected", line(1, 50), True),
+        ("hit", line(1, 2), True),
+        ("hit", line(1, 50), False),
+        ("union", line(1, 2), False),
+        ("union", line(3, 12), True),
+    ],
+)
+def test_the_share_may_be_of_another_side(workspace: Workspace, of: str, found: Any, is_match: bool) -> None:
+    assert matched(workspace, [line(1, 10)], [found], overlap_of=of) is is_match
+
+
+@pytest.mark.parametrize(("least", "is_match"), [(0.3, True), (0.31, False), (1.0, False)])
+def test_the_least_share_can_be_chosen(workspace: Workspace, least: float, is_match: bool) -> None:
+    assert matched(workspace, [line(1, 10)], [line(8, 17)], min_overlap=least) is is_match
+
+
+def test_a_fraction_of_an_area_that_is_just_enough_is_enough(workspace: Workspace) -> None:
+    tenth = {"kind": "region", "x": 0.1, "y": 0.1, "w": 0.2, "h": 0.1}
+    shifted = {**tenth, "x": 0.2}
+    assert matched(workspace, [tenth], [shifted])
+
+
+def test_the_same_place_in_another_document_is_another_place(workspace: Workspace) -> None:
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["old"], "expected_doc_ids": ["d", "e"]})
+    workspace.add_chunk("old", "d", [line(1, 10)], "old@1")
+    found = [hit("n1", line(1, 10), doc="e"), hit("n2", line(1, 10), doc="f"), hit("n3", line(1, 10))]
+    workspace.add_run("run", {"q": {"hits_top_k": found}}, chunker="new@2")
+    assert correct_ranks(workspace) == {"q": [3]}
+
+
+# --- where the spans of a hit come from --------------------------------------------------------------
+
+
+def test_a_hit_without_spans_has_those_of_its_citation_or_of_its_chunk(workspace: Workspace) -> None:
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["old"]})
+    workspace.add_chunk("old", "d", [line(1, 10)], "old@1")
+    workspace.add_chunk("n2", "d", [line(1, 5)], "new@2")
+    workspace.add_document("d", "d.md")
+    found = [
+        {"chunk_id": "n1", "doc_id": "d", "citation": {"kind": "line", "path": "d.md", "start": 1, "end": 5}},
+        {"chunk_id": "n2", "doc_id": "d"},
+        {"chunk_id": "n3", "doc_path": "d.md", "source_spans": [line(9, 10)]},
+        {"chunk_id": "n4", "doc_id": "d", "source_spans": [], "citation": {"kind": "line", "start": 50, "end": 60}},
+    ]
+    workspace.add_run("run", {"q": {"hits_top_k": found}}, chunker="new@2")
+    assert correct_ranks(workspace) == {"q": [1, 2, 3]}
+
+
+def test_where_nobody_knows_where_a_hit_stands_the_document_decides(workspace: Workspace) -> None:
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["old"]})
+    workspace.add_chunk("old", "d", [line(1, 10)], "old@1")
+    found = [hit("n1", line(50, 60)), {"chunk_id": "n2", "doc_id": "d"}, hit("n3", line(1, 10), doc="e")]
+    workspace.add_run("run", {"q": {"hits_top_k": found}}, chunker="new@2")
+    aggregate = workspace.aggregate(matching="span")
+    assert aggregate["ledger"]["matched"] == {"span": 0, "doc": 1}
+    assert correct_ranks(workspace) == {"q": [1, 2]}
+
+
+# --- where the spans of the expected chunks come from ------------------------------------------------
+
+
+def test_the_golden_file_comes_first_then_the_table_then_other_runs(workspace: Workspace) -> None:
+    workspace.add_golden(
+        {"id": "q1", "expected_chunk_ids": ["old"], "expected_spans": [{"doc_id": "d", **line(70, 79)}]},
+        {"id": "q2", "expected_chunk_ids": ["old"]},
+        {"id": "q3", "expected_chunk_ids": ["older"]},
+        {"id": "q4", "expected_chunk_ids": ["nowhere"], "expected_doc_ids": ["d"]},
+        {"id": "q5", "expected_spans": [{"path": "d.md", **line(50, 59)}]},
+    )
+    workspace.add_document("d", "d.md")
+    workspace.add_chunk("old", "d", [line(1, 10)], "old@1")
+    workspace.add_run("before", {"x": {"hits_top_k": [hit("older", line(30, 39))]}}, chunker="old@0")
+    found = [hit("n1", line(1, 10)), hit("n2", line(30, 39)), hit("n3", line(50, 59)), hit("n4", line(70, 79))]
+    rows = {f"q{number}": {"hits_top_k": found} for number in range(1, 6)}
+    workspace.add_run("run", rows, chunker="new@2")
+    assert correct_ranks(workspace) == {"q1": [4], "q2": [1], "q3": [2], "q4": [1, 2, 3, 4], "q5": [3]}
+    assert workspace.aggregate(matching="span")["ledger"]["matched"] == {"span": 4, "doc": 1}
+
+
+def test_labels_that_name_no_chunk_count_where_spans_decide(workspace: Workspace) -> None:
+    workspace.add_golden({"id": "q", "expected_spans": [{"doc_id": "d", **line(1, 9)}]})
+    workspace.add_run("run", {"q": {"hits_top_k": [hit("a", line(20, 29)), hit("b", line(1, 9))]}})
+    assert workspace.aggregate()["ledger"]["metrics"]["hit_at_k"] == {"scored": 0, "not_applicable": 1}
+    assert workspace.aggregate(matching="span")["mrr"] == 0.5
+
+
+# --- the oracle --------------------------------------------------------------------------------------
+
+DOCS = st.sampled_from(["d1", "d2"])
+
+
+@st.composite
+def chunkings(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Chunks of the same two documents, cut anywhere, with several spans each."""
+    found = []
+    for number in range(draw(st.integers(1, 6))):
+        kinds = st.lists(spans().filter(lambda span: span["kind"] != "page" or "char_start" in span), max_size=3)
+        found.append({"doc_id": draw(DOCS), "source_spans": draw(kinds), "number": number})
+    return found
+
+
+@given(
+    st.lists(chunkings(), min_size=1, max_size=4),
+    chunkings(),
+    st.sampled_from([Fraction(1, 2), Fraction(1, 4), Fraction(1, 10), Fraction(1)]),
+    st.sampled_from(list(span_oracle.OVERLAP_OF)),
+    st.randoms(use_true_random=False),
+)
+def test_matching_agrees_with_the_oracle(
+    rankings: list[list[dict[str, Any]]],
+    chunks: list[dict[str, Any]],
+    least: Fraction,
+    of: str,
+    source: random.Random,
+) -> None:
+    with TemporaryDirectory() as name:
+        workspace = Workspace(Path(name))
+        golden, rows, wanted = [], {}, {}
+        for chunk in chunks:
+            workspace.add_chunk(f"old-{chunk['number']}", chunk["doc_id"], chunk["source_spans"], "old@1")
+        for number, ranking in enumerate(rankings):
+            expected = source.sample(chunks, source.randint(1, len(chunks)))
+            golden.append({"id": f"q{number}", "expected_chunk_ids": [f"old-{chunk['number']}" for chunk in expected]})
+            found = [{**h, "chunk_id": f"new-{h['number']}"} for h in ranking]
+            rows[f"q{number}"] = {"hits_top_k": found}
+            places = [(chunk["doc_id"], span_oracle.covered(chunk["source_spans"])) for chunk in expected]
+            docs = {doc for doc, _ in places}
+            unknown = any(not h["source_spans"] and h["doc_id"] in docs for h in found)
+            if unknown or not any(units for _, units in places):
+                wanted[f"q{number}"] = [rank for rank, h in enumerate(found, start=1) if h["doc_id"] in docs]
+            else:
+                wanted[f"q{number}"] = span_oracle.correct_ranks(found, places, least, of)
+        workspace.add_golden(*golden)
+        workspace.add_run("run", rows, chunker="new@2")
+        assert correct_ranks(workspace, min_overlap=float(least), overlap_of=of) == wanted
