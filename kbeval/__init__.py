@@ -16,16 +16,22 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AggregateMetrics": "kbeval.model",
+    "CompareOptions": "kbeval.compare",
+    "CompareReport": "kbeval.comparison",
     "Golden": "kbeval.golden",
     "KbevalError": "kbeval.errors",
+    "QueryComparison": "kbeval.comparison",
     "ScoreOptions": "kbeval.scoring",
     "Scored": "kbeval.aggregates",
     "Scoring": "kbeval.scoring",
+    "compare_runs": "kbeval.compare",
     "compute_aggregate": "kbeval.aggregates",
     "load_golden": "kbeval.golden",
     "open_scoring": "kbeval.scoring",
+    "render_report_md": "kbeval.render.comparison",
     "score_runs": "kbeval.aggregates",
     "store_aggregate": "kbeval.aggregates",
+    "store_scored": "kbeval.aggregates",
 }
 
 __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604  (names of the table above)
@@ -35,10 +41,16 @@ if TYPE_CHECKING:
     from kbeval.aggregates import compute_aggregate as compute_aggregate
     from kbeval.aggregates import score_runs as score_runs
     from kbeval.aggregates import store_aggregate as store_aggregate
+    from kbeval.aggregates import store_scored as store_scored
+    from kbeval.compare import CompareOptions as CompareOptions
+    from kbeval.compare import compare_runs as compare_runs
+    from kbeval.comparison import CompareReport as CompareReport
+    from kbeval.comparison import QueryComparison as QueryComparison
     from kbeval.errors import KbevalError as KbevalError
     from kbeval.golden import Golden as Golden
     from kbeval.golden import load_golden as load_golden
     from kbeval.model import AggregateMetrics as AggregateMetrics
+    from kbeval.render.comparison import render_report_md as render_report_md
     from kbeval.scoring import ScoreOptions as ScoreOptions
     from kbeval.scoring import Scoring as Scoring
     from kbeval.scoring import open_scoring as open_scoring

@@ -40,7 +40,7 @@ def write_spans(connection: sqlite3.Connection, spans: Sequence[ChunkSpans]) -> 
     """Write into an open transaction, which alone decides whether any of it is kept."""
     if not spans:
         return
-    for statement in read_sql("archive.sql").split(";"):
-        connection.execute(statement)
+    # One statement: executescript() would end the transaction.
+    connection.execute(read_sql("archive.sql"))
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     connection.executemany(_UPSERT, ((*row, now) for row in spans))

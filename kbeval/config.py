@@ -17,6 +17,9 @@ from kbeval.errors import UsageError
 LARGEST_K = 1_000_000_000
 MOST_KS = 50
 MOST_THREADS = 1024
+# What makes a hit an expected chunk: its id, or the text that it shares with it; and of which side that share is.
+MATCHINGS = ("exact", "span")
+OVERLAPS_OF = ("smaller", "expected", "hit", "union")
 
 # What may stand in the file, and what it must be.
 KEYS: dict[str, type] = {
@@ -26,9 +29,10 @@ KEYS: dict[str, type] = {
     "memory_limit": str,
     "k": list,
     "metrics_dir": str,
+    "runs_dir": str,
     "metrics": dict,
 }
-_PATHS = ("db", "golden", "metrics_dir")
+_PATHS = ("db", "golden", "metrics_dir", "runs_dir")
 _NAMES = {str: "text", int: "a whole number", list: "a list", dict: "a table"}
 
 

@@ -34,3 +34,13 @@ def rounded(value: float) -> float | None:
         return None
     with localcontext(prec=40):
         return rounded_mean(Decimal(value).quantize(Decimal(1).scaleb(-SCALE)), 1)
+
+
+def difference(a: float | None, b: float | None) -> float | int | None:
+    """How much more b is than a, two stored numbers, as a stored number; None where either is missing."""
+    if a is None or b is None:
+        return None
+    if isinstance(a, int) and isinstance(b, int):
+        return b - a
+    steps = float(10**DECIMALS)
+    return (round(b * steps) - round(a * steps)) / steps

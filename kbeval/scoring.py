@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from kbeval.config import MATCHINGS, OVERLAPS_OF
 from kbeval.engine import Loader, Session, first_line
 from kbeval.errors import MetricError, UsageError
 from kbeval.golden import Golden, load_golden
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 SLICE_FIELDS = ("category", "difficulty", "lang", "tags", "group")
-MATCHINGS = ("exact", "span")
-OVERLAPS_OF = ("smaller", "expected", "hit", "union")
 # Sizes are added up as floats; a hit that overlaps by exactly the share that is asked for must not fail by a hair.
 _OVERLAP_TOLERANCE = 1e-9
 _NUMBER_TYPE = re.compile(
@@ -50,6 +49,8 @@ class ScoreOptions:
     matching: str = "exact"
     min_overlap: float = 0.5
     overlap_of: str = "smaller"
+    # The runs are compared, so all of them must be matched the same way.
+    together: bool = False
     # Find out what to archive when the numbers are stored.
     archive: bool = False
     threads: int | None = None
@@ -86,17 +87,8 @@ class Scoring:
     """An open session over some runs of a database. Ask it for scores, aggregates, or any relation."""
 
     def __init__(
-        self,
-        session: Session,
-        source: SqliteSource,
-        golden: Golden,
-        runs: Sequence[Run],
-        options: ScoreOptions,
-        *,
-        together: bool = False,
+        self, session: Session, source: SqliteSource, golden: Golden, runs: Sequence[Run], options: ScoreOptions
     ) -> None:
-        """`together`: the runs are compared, so that all of them must be matched the same way."""
-        self.together = together
         self.source = source
         self.golden = golden
         self.runs = list(runs)
@@ -116,7 +108,7 @@ class Scoring:
                 options.matching,
                 options.min_overlap - _OVERLAP_TOLERANCE,
                 options.overlap_of,
-                self.together,
+                options.together,
             ],
         )
 
@@ -256,18 +248,22 @@ def open_scoring(
     golden: Golden | str | os.PathLike[str],
     runs: Sequence[str] | None = None,
     options: ScoreOptions | None = None,
-    *,
-    together: bool = False,
+    settle: Callable[[SqliteSource, Sequence[Run], ScoreOptions], ScoreOptions] | None = None,
 ) -> Iterator[Scoring]:
-    """Open a scoring session; `runs` are names (an id, a unique prefix, latest, latest~N), None means all."""
+    """Open a scoring session; `runs` are names (an id, a unique prefix, latest, latest~N), None means all.
+
+    `settle` may look at the chosen runs, and refuse them or change the options, before their rows are read.
+    """
     options = options or ScoreOptions()
     with options.session(database) as session, SqliteSource(database, session.connection) as source:
         stored = source.runs()
         chosen = stored if runs is None else find_runs(stored, runs, str(database))
+        if settle is not None:
+            options = settle(source, chosen, options)
         session.add_loaders(source.loaders([run.run_id for run in chosen]))
         # What needs no labels keeps the engine busy and Python free: the golden file is read meanwhile.
         places = ("hit_places",) if options.matching == "span" else ()
         with session.building("results", "citation_matches", *places):
             loaded = golden if isinstance(golden, Golden) else load_golden(golden)
             loaded.prepare()
-        yield Scoring(session, source, loaded, chosen, options, together=together)
+        yield Scoring(session, source, loaded, chosen, options)

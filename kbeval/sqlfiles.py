@@ -11,7 +11,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOMS = ("facts", "matches", "grains")
+# What numbers are made of, in order; and what is made beside them.
+ROAD = ("facts", "matches", "grains")
+ROOMS = (*ROAD, "compare", "archive")
 _REFERENCE = re.compile(r"\b(?:FROM|JOIN)\s+([a-z_]+)", re.IGNORECASE)
 
 
@@ -74,5 +76,5 @@ def relations() -> dict[str, Relation]:
 def road() -> dict[str, str]:
     """Everything between the stored rows and the numbers, by file: what a number's meaning depends on."""
     paths = [sql_folder() / "macros.sql"]
-    paths += [path for room in (*ROOMS, "scores") for path in sorted((sql_folder() / room).glob("*.sql"))]
+    paths += [path for room in (*ROAD, "scores") for path in sorted((sql_folder() / room).glob("*.sql"))]
     return {path.stem: path.read_text(encoding="utf-8") for path in paths}

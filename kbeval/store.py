@@ -1,4 +1,4 @@
-"""Writes back: the numbers of all runs of one scoring, and the spans to archive, in one short transaction or not at all."""
+"""Writes back: the numbers of one scoring and the spans to archive, in one short transaction or not at all."""
 
 from __future__ import annotations
 

@@ -6,19 +6,18 @@ units with it. A page that is named whole is as large as the largest page of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 from tests.oracle import rank_of, units
 
 Place = tuple[str | None, set[tuple[Any, ...]]]  # the document, and the units that it covers
-OVERLAP_OF: dict[str, Callable[[int, int, int], int]] = {
-    "smaller": lambda shared, hit, place: min(hit, place),
-    "expected": lambda shared, hit, place: place,
-    "hit": lambda shared, hit, place: hit,
-    "union": lambda shared, hit, place: hit + place - shared,
-}
+OVERLAP_OF = ("smaller", "expected", "hit", "union")
+
+
+def share_of(side: str, shared: int, hit: int, place: int) -> int:
+    return {"smaller": min(hit, place), "expected": place, "hit": hit, "union": hit + place - shared}[side]
 
 
 def covered(spans: Sequence[Mapping[str, Any]] | None) -> set[tuple[Any, ...]]:
@@ -32,7 +31,7 @@ def own_spans(hit: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
 
 def is_match(hit: set[tuple[Any, ...]], place: set[tuple[Any, ...]], least: Fraction, of: str) -> bool:
     shared = len(hit & place)
-    return shared > 0 and Fraction(shared, OVERLAP_OF[of](shared, len(hit), len(place))) >= least
+    return shared > 0 and Fraction(shared, share_of(of, shared, len(hit), len(place))) >= least
 
 
 def correct_ranks(

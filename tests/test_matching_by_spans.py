@@ -19,6 +19,10 @@ from tests.test_scoring_against_oracle import spans
 from tests.workspace import Workspace
 
 
+def region(x: float, y: float, w: float, h: float) -> dict[str, Any]:
+    return {"kind": "region", "x": x, "y": y, "w": w, "h": h}
+
+
 def line(start: int, end: int) -> dict[str, Any]:
     return {"kind": "line", "start": start, "end": end}
 
@@ -68,8 +72,8 @@ def matched(workspace: Workspace, expected: Sequence[Any], found: Sequence[Any],
         ([{"kind": "time", "start_ms": 0, "end_ms": 10}], [{"kind": "time", "start_ms": 5, "end_ms": 15}], True),
         ([{"kind": "byte", "start": 0, "end": 10}], [{"kind": "byte", "start": 10, "end": 20}], False),
         (
-            [{"kind": "region", "x": 0, "y": 0, "w": 10, "h": 10}],
-            [{"kind": "region", "x": 5, "y": 5, "w": 10, "h": 10}],  # a quarter of the area
+            [region(0, 0, 10, 10)],
+            [region(5, 5, 10, 10)],  # a quarter of the area
             False,
         ),
         (
@@ -77,7 +81,7 @@ def matched(workspace: Workspace, expected: Sequence[Any], found: Sequence[Any],
                 {"kind": "region", "x": 0, "y": 0, "w": 10, "h": 10},
                 {"kind": "region", "x": 5, "y": 0, "w": 10, "h": 10},
             ],
-            [{"kind": "region", "x": 0, "y": 0, "w": 15, "h": 20}],  # covers both; together they are 150, not 200
+            [region(0, 0, 15, 20)],  # covers both; together they are 150, not 200
             True,
         ),
         (
@@ -116,9 +120,7 @@ def test_the_least_share_can_be_chosen(workspace: Workspace, least: float, is_ma
 
 
 def test_a_fraction_of_an_area_that_is_just_enough_is_enough(workspace: Workspace) -> None:
-    tenth = {"kind": "region", "x": 0.1, "y": 0.1, "w": 0.2, "h": 0.1}
-    shifted = {**tenth, "x": 0.2}
-    assert matched(workspace, [tenth], [shifted])
+    assert matched(workspace, [region(0.1, 0.1, 0.2, 0.1)], [region(0.2, 0.1, 0.2, 0.1)])
 
 
 def test_the_same_place_in_another_document_is_another_place(workspace: Workspace) -> None:
@@ -204,7 +206,7 @@ def chunkings(draw: st.DrawFn) -> list[dict[str, Any]]:
     st.lists(chunkings(), min_size=1, max_size=4),
     chunkings(),
     st.sampled_from([Fraction(1, 2), Fraction(1, 4), Fraction(1, 10), Fraction(1)]),
-    st.sampled_from(list(span_oracle.OVERLAP_OF)),
+    st.sampled_from(span_oracle.OVERLAP_OF),
     st.randoms(use_true_random=False),
 )
 def test_matching_agrees_with_the_oracle(

@@ -18,6 +18,7 @@ from kbeval.text import shown
 COMMANDS = {
     "demo": "kbeval.cli.demo",
     "score": "kbeval.cli.score",
+    "compare": "kbeval.cli.compare",
     "runs": "kbeval.cli.runs",
     "show": "kbeval.cli.show",
     "metrics": "kbeval.cli.metrics",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import click
 from click.core import ParameterSource
 
-from kbeval.config import LARGEST_K, MOST_KS, MOST_THREADS, Config, load_config
+from kbeval.config import LARGEST_K, MOST_KS, MOST_THREADS, OVERLAPS_OF, Config, load_config
 from kbeval.errors import UsageError
 from kbeval.render.table import FORMATS, Cell, Column, json_text, render
 from kbeval.text import cut, shown
@@ -55,6 +55,25 @@ def metric_options(command: Command) -> Command:
     ks = _option("--k", "extra_ks", metavar="1,5,20", callback=parse_ks, help="more values of k, beside 1,3,5,10")
     own = _option("--metrics", "metrics_dir", metavar="DIR", help="folder with your own metrics, one .sql file each")
     return ks(own(command))
+
+
+def overlap_options(command: Command) -> Command:
+    """--min-overlap and --overlap-of."""
+    least = _option(
+        "--min-overlap",
+        type=click.FloatRange(0, 1, min_open=True),
+        default=0.5,
+        show_default=True,
+        help="by spans: the least share of text in common",
+    )
+    of = _option(
+        "--overlap-of",
+        type=click.Choice(OVERLAPS_OF),
+        default="smaller",
+        show_default=True,
+        help="by spans: which side the share is of",
+    )
+    return least(of(command))
 
 
 def parse_ks(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...]:

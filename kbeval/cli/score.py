@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbeval.cli import common
+from kbeval.config import MATCHINGS
 from kbeval.text import counted
 
 if TYPE_CHECKING:
@@ -29,6 +30,15 @@ if TYPE_CHECKING:
     show_default=True,
     help="golden queries that a run has no row for",
 )
+@click.option(
+    "--match",
+    "matching",
+    type=click.Choice(MATCHINGS),
+    default="exact",
+    show_default=True,
+    help="what makes a hit an expected chunk: its id, or where it stands",
+)
+@common.overlap_options
 @click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
 @click.option("--dry-run", is_flag=True, help="print the numbers, store nothing")
 @common.format_option
@@ -37,25 +47,28 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
     """Score runs against the golden file and store the numbers.
 
     RUN is a run's id, the beginning of it, 'latest', or 'latest~1' for the one before. All runs are stored in
-    one transaction, as JSON with four decimals, in eval_runs.aggregate_json. Slices are printed, not stored.
+    one transaction, as JSON with four decimals, in eval_runs.aggregate_json. Slices are printed, not stored. The
+    places of the chunks that labels and hits name are kept in kbeval_chunk_spans, for comparing across chunkers.
     """
-    from kbeval.aggregates import score_runs
+    from kbeval.aggregates import score_runs, store_scored
 
     if bool(runs) == all_runs:
         msg = "name the runs to score, or say --all" if not runs else "name runs or say --all, not both"
         raise click.UsageError(msg, click.get_current_context())
-    by = flags.pop("by")
+    matching = {name: flags.pop(name) for name in ("by", "matching", "min_overlap", "overlap_of")}
     missing, skip_bad, dry_run = flags.pop("missing"), flags.pop("skip_bad_rows"), flags.pop("dry_run")
     settings = common.Settings(**flags)
     database, golden = settings.db(), settings.golden()
     with common.Progress() as progress:
-        options = settings.score_options(by=by, missing_as_zero=missing == "zero", on_step=progress.step)
+        options = settings.score_options(
+            missing_as_zero=missing == "zero", archive=not dry_run, on_step=progress.step, **matching
+        )
         scored = score_runs(database, golden, None if all_runs else runs, options)
         broken = _broken_runs(scored, all_runs, skip_bad)
         healthy = [run.run_id for run in scored.runs if run.run_id not in broken]
         if healthy and not dry_run:
             progress.step("storing")
-            _store(database, scored, healthy)
+            store_scored(scored, db=database, runs=healthy)
     # Said before the table, so that it is true whatever happens to the output.
     if dry_run:
         common.note("dry run: nothing was stored")
@@ -78,12 +91,6 @@ def _broken_runs(scored: Scored, all_runs: bool, skip_bad: bool) -> set[str]:
         advice = "nothing was stored; repair them, or count them as failed queries with --skip-bad-rows:"
         raise BadRowsError([str(row) for row in scored.bad_rows], advice)
     return broken
-
-
-def _store(database: str, scored: Scored, healthy: list[str]) -> None:
-    from kbeval.store import store_json
-
-    store_json(database, {run_id: scored.aggregates[run_id].to_json() for run_id in healthy})
 
 
 def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions) -> None:

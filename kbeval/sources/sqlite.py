@@ -67,6 +67,12 @@ class Run:
             return None
         return AggregateMetrics.from_dict(stored) if isinstance(stored, dict) and stored else None
 
+    def scored_with(self, what: str) -> str | None:
+        """What its stored numbers were made with, by its name in their provenance; None where nothing says."""
+        aggregate = self.aggregate()
+        found = aggregate.provenance.get(what) if aggregate is not None else None
+        return found if isinstance(found, str) else None
+
 
 class SqliteSource:
     """One read snapshot of a database. Use as a context manager."""
@@ -224,6 +230,15 @@ class SqliteSource:
             )
         return str(found[0]["result_json"]) if found else None
 
+    def some_results(self, run_id: str, count: int) -> list[str]:
+        """A few stored rows of a run, to see what it is like."""
+        with self._explained():
+            found = self._rows(
+                f"SELECT {_as_text('result_json')} FROM eval_query_results"
+                f" WHERE run_id = {_literal(run_id)} ORDER BY query_id LIMIT {int(count)}"
+            )
+        return [str(row["result_json"]) for row in found]
+
     def loaders(self, run_ids: Sequence[str]) -> dict[str, Loader]:
         """How a session gets each stored table: the rows of these runs, and the knowledge base."""
         runs = ", ".join(_literal(run_id) for run_id in run_ids) or "NULL"
@@ -251,7 +266,7 @@ class SqliteSource:
         version = "json_extract(r.config_snapshot_json, '$.chunker_version')"
         self._loader(
             "stored_history",
-            f"SELECT CASE WHEN json_valid(r.config_snapshot_json) THEN CAST(COALESCE({version}, '') AS TEXT) ELSE '' END"
+            f"SELECT CAST(COALESCE(CASE WHEN json_valid(r.config_snapshot_json) THEN {version} END, '') AS TEXT)"
             f" AS chunker_version, {_as_text('result_json')}"
             " FROM eval_query_results AS q JOIN eval_runs AS r ON r.run_id = q.run_id"
             + ("" if unplaced else " WHERE 0"),

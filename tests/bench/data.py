@@ -5,47 +5,57 @@ from __future__ import annotations
 import json
 import random
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from kbeval.sqlfiles import read_sql
 
-CHUNKS_PER_DOCUMENT = 20
 DOCUMENTS = 1500
-LINES_PER_CHUNK = 15
+LINES_PER_DOCUMENT = 300
+LINES_PER_CHUNK = {"md@1": 15, "md@2": 25}
 
 
 def _path(doc: int) -> str:
     return f"docs/area-{doc % 40:02d}/note-{doc:05d}.md"
 
 
-def _chunk(number: int) -> dict[str, Any]:
-    doc, place = divmod(number, CHUNKS_PER_DOCUMENT)
-    start = place * LINES_PER_CHUNK + 1
-    end = start + LINES_PER_CHUNK - 1
+def _chunks(version: str) -> list[dict[str, Any]]:
+    size = LINES_PER_CHUNK[version]
+    places = range(LINES_PER_DOCUMENT // size)
+    prefix = "chunk" if version == "md@1" else "piece"
+    return [
+        _chunk(f"{prefix}-{doc:05d}-{place:02d}", doc, place, version) for doc in range(DOCUMENTS) for place in places
+    ]
+
+
+def _chunk(chunk_id: str, doc: int, place: int, version: str) -> dict[str, Any]:
+    start = place * LINES_PER_CHUNK[version] + 1
+    end = start + LINES_PER_CHUNK[version] - 1
     return {
-        "chunk_id": f"chunk-{number:07d}",
+        "chunk_id": chunk_id,
         "doc_id": f"doc-{doc:05d}",
         "doc_path": _path(doc),
         "heading_path": ["Handbook", f"Area {doc % 40}", f"Section {place}"],
-        "chunker_version": "md@1",
+        "chunker_version": version,
         "citation": {"kind": "line", "path": _path(doc), "start": start, "end": end, "section": f"Section {place}"},
         "source_spans": [{"kind": "line", "start": start, "end": end}],
     }
 
 
-def make_database(folder: Path, runs: int, queries: int, hits: int, *, snippet: int = 390) -> tuple[Path, Path]:
-    """A database and its golden file (JSONL)."""
+def make_database(
+    folder: Path, runs: int, queries: int, hits: int, *, snippet: int = 390, chunkers: Sequence[str] = ("md@1",)
+) -> tuple[Path, Path]:
+    """A database and its golden file (JSONL), labelled with the chunks of md@1. Runs take the chunkers in turn."""
     source = random.Random(20260301)
     words = ["".join(source.choices("abcdefghijklmnopqrstuvwxyz", k=source.randint(2, 9))) for _ in range(4000)]
     texts = [" ".join(source.choices(words, k=max(1, snippet // 6))) + ".\n" for _ in range(3000)]
-    chunks = [_chunk(number) for number in range(DOCUMENTS * CHUNKS_PER_DOCUMENT)]
-    labels = [source.randrange(len(chunks)) for _ in range(queries)]
+    chunks = {version: _chunks(version) for version in chunkers}
+    labels = [source.randrange(len(chunks["md@1"])) for _ in range(queries)]
     golden = folder / f"golden-{queries}.jsonl"
-    golden.write_text("".join(json.dumps(_entry(n, chunks[c], source)) + "\n" for n, c in enumerate(labels)))
-    database = folder / f"bench-{runs}x{queries}x{hits}.db"
+    golden.write_text("".join(json.dumps(_entry(n, chunks["md@1"][c], source)) + "\n" for n, c in enumerate(labels)))
+    database = folder / f"bench-{runs}x{queries}x{hits}{'-rechunked' * (len(chunkers) > 1)}.db"
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
@@ -55,19 +65,33 @@ def make_database(folder: Path, runs: int, queries: int, hits: int, *, snippet: 
             ((f"doc-{n:05d}", _path(n)) for n in range(DOCUMENTS)),
         )
         connection.executemany(
-            "INSERT INTO chunks VALUES (?, ?, '', '[]', NULL, ?, 100, 'md@1', 'p', '[]', '2026-03-01')",
-            ((c["chunk_id"], c["doc_id"], json.dumps(c["source_spans"])) for c in chunks),
+            "INSERT INTO chunks VALUES (?, ?, '', '[]', NULL, ?, 100, ?, 'p', '[]', '2026-03-01')",
+            (
+                (c["chunk_id"], c["doc_id"], json.dumps(c["source_spans"]), c["chunker_version"])
+                for each in chunks.values()
+                for c in each
+            ),
         )
         for run in range(runs):
             name = f"nightly-{run:04d}"
+            chunker = chunkers[run % len(chunkers)]
+            right = [_same_place(label, chunker) for label in labels]
             connection.execute(
                 "INSERT INTO eval_runs VALUES (?, 'nightly', ?, '', NULL, ?)",
-                (name, json.dumps({"chunker_version": "md@1", "eval_k": hits}), f"2026-03-{run % 28 + 1:02d}"),
+                (name, json.dumps({"chunker_version": chunker, "eval_k": hits}), f"2026-03-{run % 28 + 1:02d}"),
             )
-            rows = ((name, f"q{n:06d}", row) for n, row in enumerate(_rows(source, labels, chunks, texts, hits)))
+            found = _rows(source, right, chunks[chunker], texts, hits)
+            rows = ((name, f"q{n:06d}", row) for n, row in enumerate(found))
             connection.executemany("INSERT INTO eval_query_results VALUES (?, ?, ?)", rows)
         connection.commit()
     return database, golden
+
+
+def _same_place(label: int, version: str) -> int:
+    """The chunk of another version that holds the middle of a chunk of md@1."""
+    doc, place = divmod(label, LINES_PER_DOCUMENT // LINES_PER_CHUNK["md@1"])
+    line = place * LINES_PER_CHUNK["md@1"] + LINES_PER_CHUNK["md@1"] // 2
+    return doc * (LINES_PER_DOCUMENT // LINES_PER_CHUNK[version]) + line // LINES_PER_CHUNK[version]
 
 
 def _entry(number: int, chunk: dict[str, Any], source: random.Random) -> dict[str, Any]:

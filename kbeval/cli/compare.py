@@ -1,0 +1,119 @@
+"""`kbeval compare`: is B better than A, where, why, and can one believe it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbeval.cli import common
+
+if TYPE_CHECKING:
+    from kbeval.comparison import CompareReport
+
+_BESIDE_DB = ""
+
+
+@click.command("compare")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B")
+@common.db_option
+@common.golden_option
+@click.option("--top", type=click.IntRange(0, 1_000_000), default=5, show_default=True, help="how many queries to list")
+@click.option("--slices", metavar="FIELD", help="also per slice: category, difficulty, lang, tags or group")
+@click.option("--only", metavar="METRIC,…", help="test these metrics alone, like mrr,hit@5: fewer show more")
+@click.option(
+    "--match",
+    type=click.Choice(["auto", "span"]),
+    default="auto",
+    show_default=True,
+    help="auto: by chunk id within one chunker version, by spans across versions",
+)
+@common.overlap_options
+@click.option("--strict-chunker-version", is_flag=True, help="refuse runs of different chunker versions")
+@click.option("--ignore-invariants", is_flag=True, help="compare runs of different golden files or judges")
+@click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
+@click.option(
+    "--report",
+    is_flag=False,
+    flag_value=_BESIDE_DB,
+    metavar="[PATH]",
+    help="also write a Markdown report, to PATH or else to RUNS_DIR/B/report.md; give it last",
+)
+@click.option("--runs-dir", metavar="DIR", help="where reports of runs go  [default: 'runs' beside the database]")
+@common.metric_options
+@common.format_option
+@common.engine_options
+def compare_command(a: str, b: str, form: str, top: int, report: str | None, **flags: Any) -> int:  # noqa: ANN401
+    """Compare two runs: is B better than A, where, why, and can one believe it?
+
+    A and B are run ids, beginnings of them, 'latest' or 'latest~1'. Chunk ids mean something only within one chunker
+    version; where the versions differ, a hit is right when it shares at least half of the text with an expected
+    chunk. Differences are tested over the queries that both runs have, and corrected for the number of metrics.
+    """
+    from kbeval.compare import CompareOptions, compare_runs
+    from kbeval.render.comparison import render_report_md
+
+    names = ("slices", "only", "match", "strict_chunker_version", "ignore_invariants", "skip_bad_rows", "runs_dir")
+    own = {name: flags.pop(name) for name in names}
+    overlap = {name: flags.pop(name) for name in ("min_overlap", "overlap_of")}
+    settings = common.Settings(runs_dir=own.pop("runs_dir"), **flags)
+    database, golden = settings.db(), settings.golden()
+    with common.Progress() as progress:
+        options = CompareOptions(
+            scoring=settings.score_options(by=own.pop("slices"), on_step=progress.step, **overlap),
+            only=tuple(name.strip() for name in (own.pop("only") or "").split(",") if name.strip()),
+            **own,
+        )
+        found = compare_runs(a, b, db=database, golden=golden, options=options)
+    if report is not None:
+        _write(found, report, settings, database)
+    if form == "json":
+        common.print_json(found.to_dict())
+    elif form == "md":
+        click.echo(render_report_md(found), nl=False)
+    elif form == "csv":
+        from kbeval.render.comparison import every_query_table
+
+        common.print_table(*every_query_table(found), form)
+    else:
+        print_report(found, top)
+    for warning in found.warnings:
+        common.warn(warning)
+    return 0
+
+
+def _write(found: CompareReport, report: str, settings: common.Settings, database: str) -> None:
+    from kbeval.files import report_path, write_whole
+    from kbeval.render.comparison import render_report_md
+
+    runs_dir = Path(settings.get("runs_dir") or Path(database).parent / "runs")
+    path = Path(report) if report != _BESIDE_DB else report_path(runs_dir, found.run_b)
+    write_whole(path, render_report_md(found))
+    common.note(f"wrote {path}")
+
+
+def print_report(found: CompareReport, top: int) -> None:
+    """The terminal view: the verdict first."""
+    from kbeval.render import comparison as text
+    from kbeval.text import shown
+
+    click.echo(common.paint(shown(f"{found.run_a} → {found.run_b}: {text.verdict_sentence(found.whole)}"), "bold"))
+    click.echo(shown(text.matching_sentence(found)))
+    click.echo()
+    common.print_table(*text.delta_table(found.whole), "table")
+    click.echo(common.paint(text.legend(found.whole), "dim"))
+    if found.slices:
+        click.echo()
+        common.print_table(*text.slice_table(found), "table")
+    click.echo(f"\n{text.counts_sentence(found.whole)}")
+    for title, table, more in text.sections(found, top):
+        click.echo()
+        listed = f", {len(table[1])} of {len(table[1]) + more:,}" if more else ""
+        click.echo(common.paint(f"{title}{listed}", "bold"))
+        if table[1]:
+            common.print_table(*table, "table")
+    if found.config_diff:
+        click.echo(f"\n{common.paint('configuration', 'bold')}")
+        common.print_table(*text.config_table(found), "table")

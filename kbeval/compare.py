@@ -1,0 +1,275 @@
+"""Two runs → a report: is B better than A, where, why, and can one believe it.
+
+Chunk ids mean something only within one chunker version. Where the versions of the runs differ, both are matched by
+where their hits stand, and every number in the report is computed that way.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbeval.aggregates import Scored, aggregate_runs
+from kbeval.comparison import EXACT, FALLBACK, KINDS, CompareReport, Comparison, QueryComparison
+from kbeval.configs import broken_invariants, changed_parts, config_diff, config_of, eval_k
+from kbeval.errors import BadRowsError, KbevalError, UsageError
+from kbeval.exact import LARGEST
+from kbeval.golden import Golden
+from kbeval.metrics import Metric, find_column, find_metric, long_name
+from kbeval.model import AggregateMetrics
+from kbeval.scoring import ScoreOptions, Scoring, open_scoring
+from kbeval.sources.sqlite import Run, SqliteSource
+from kbeval.stats import RESAMPLES, SEED, Pairs, Significance, assess, verdict
+from kbeval.text import counted
+
+MATCH = ("auto", "span")
+HEADLINE = "mrr"
+_SAMPLE = 20
+_CAUSES = ("presence", "failure", "ranking", "places", "refusal", "rules", "citations", "configuration")
+
+
+class IncomparableError(KbevalError):
+    """The two runs must not be compared."""
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """How to compare; everything has a default. `scoring.by` repeats the comparison for each slice."""
+
+    scoring: ScoreOptions = field(default_factory=ScoreOptions)
+    match: str = "auto"
+    strict_chunker_version: bool = False
+    ignore_invariants: bool = False
+    skip_bad_rows: bool = False
+    # Test these metrics alone: the fewer one looks at, the more can be shown.
+    only: Sequence[str] = ()
+    resamples: int = RESAMPLES
+    seed: int = SEED
+
+    def __post_init__(self) -> None:
+        if self.match not in MATCH:
+            msg = f"match is one of {', '.join(MATCH)}"
+            raise UsageError(msg)
+
+
+def compare_runs(
+    a: str,
+    b: str,
+    *,
+    db: str | os.PathLike[str],
+    golden: Golden | str | os.PathLike[str],
+    options: CompareOptions | None = None,
+) -> CompareReport:
+    """Compare two runs of a database, named as everywhere. Nothing is stored.
+
+    Raises IncomparableError where the runs were made or judged with different labels or judges, and BadRowsError
+    where a stored row cannot be read; `options` can wave both through.
+    """
+    work = _Compare(options or CompareOptions())
+    with open_scoring(db, golden, [a, b], work.options.scoring, work.settle) as scoring:
+        return work.report(scoring)
+
+
+class _Compare:
+    """One comparison under way."""
+
+    def __init__(self, options: CompareOptions) -> None:
+        self.options = options
+        self.warnings: list[str] = []
+
+    # --- before anything is read: may they be compared, and how? ------------------------------------
+
+    def settle(self, source: SqliteSource, runs: Sequence[Run], scoring: ScoreOptions) -> ScoreOptions:
+        self.run_a, self.run_b = runs[0], runs[-1]
+        self._hold_invariants()
+        self.versions = tuple(_chunker_version(source, run) for run in (self.run_a, self.run_b))
+        version_a, version_b = self.versions
+        if version_a != version_b:
+            named = f"{version_a or 'unknown'} ({self.run_a.run_id}) and {version_b or 'unknown'} ({self.run_b.run_id})"
+            if self.options.strict_chunker_version:
+                msg = f"the chunker versions differ: {named}; leave out --strict-chunker-version to compare by spans"
+                raise IncomparableError(msg)
+            if version_a is None or version_b is None:
+                self.warnings.append(f"the chunker versions may differ: {named}; compared by spans, not by chunk ids")
+        self.by_span = version_a != version_b or self.options.match == "span"
+        return replace(scoring, matching="span" if self.by_span else "exact", together=True)
+
+    def _hold_invariants(self) -> None:
+        broken = broken_invariants(self.run_a, self.run_b)
+        if not broken:
+            return
+        if self.options.ignore_invariants:
+            self.warnings += [f"the runs differ in {what}" for what in broken]
+            return
+        again = f"kbeval score {self.run_a.run_id} {self.run_b.run_id}"
+        advice = f"score both again ('{again}'), or say --ignore-invariants" if "scored" in broken[-1] else None
+        msg = f"{self.run_a.run_id} and {self.run_b.run_id} must not be compared: they differ in {'; in '.join(broken)}"
+        raise IncomparableError(f"{msg}; {advice or '--ignore-invariants compares them all the same'}")
+
+    # --- the report ----------------------------------------------------------------------------------
+
+    def report(self, scoring: Scoring) -> CompareReport:
+        scored = aggregate_runs(scoring)
+        if scored.bad_rows and not self.options.skip_bad_rows:
+            raise BadRowsError([str(row) for row in scored.bad_rows], "--skip-bad-rows counts them as failed queries:")
+        differences = config_diff(config_of(self.run_a), config_of(self.run_b))
+        self._load(scoring, changed_parts(differences))
+        per_query = self._per_query(scoring)
+        query_ids, pairs = self._pairs(scoring)
+        whole = self._comparison(scored.aggregates, pairs, per_query)
+        version_a, version_b = self.versions
+        report = CompareReport(
+            run_a=self.run_a.run_id,
+            run_b=self.run_b.run_id,
+            whole=whole,
+            per_query=per_query,
+            chunker_version_match=FALLBACK if self.by_span else EXACT,
+            chunker_versions=(version_a, version_b),
+            config_diff=differences,
+            slices=dict(self._slices(scoring, scored, query_ids, pairs, per_query)),
+            sliced_by=scoring.options.by,
+        )
+        warnings = [*self.warnings, *scored.warnings, *scored.bad_row_warning(), *_doubts(report, len(query_ids))]
+        return replace(report, warnings=warnings)
+
+    def _load(self, scoring: Scoring, changed: Sequence[str]) -> None:
+        """Hand the comparison itself to the session, then build everything that reads from it."""
+        k_a, k_b = (eval_k(config_of(run)) for run in (self.run_a, self.run_b))
+        cause = ", ".join(f"{part} changed" for part in changed) or None
+        scoring.session.execute(
+            "CREATE TABLE comparison AS SELECT $1::VARCHAR AS run_a, $2::VARCHAR AS run_b,"
+            " $3::BIGINT AS k_a, $4::BIGINT AS k_b, $5::VARCHAR AS changed",
+            [self.run_a.run_id, self.run_b.run_id, k_a, k_b, cause],
+        )
+        scoring.session.need("compared")
+
+    def _per_query(self, scoring: Scoring) -> list[QueryComparison]:
+        rows = scoring.session.rows(
+            "SELECT query_id, kind, a_hit_rank, b_hit_rank, note, matching, answer, query,"
+            f" {', '.join(_CAUSES)} FROM compared ORDER BY query_id"
+        )
+        return [
+            QueryComparison(query_id, kind, rank_a, rank_b, note, matching, tuple(filter(None, causes)), answer, query)
+            for query_id, kind, rank_a, rank_b, note, matching, answer, query, *causes in rows
+        ]
+
+    def _pairs(self, scoring: Scoring) -> tuple[list[str], dict[str, Pairs]]:
+        """The values of the queries that both runs have, metric by metric, in the order of the query ids."""
+        columns = _tested_columns(scoring.metrics, self.options.only)
+        values = ", ".join(f'a."{name}", b."{name}"' for name, _ in columns)
+        found = scoring.session.execute(
+            f"SELECT a.query_id, {values} FROM query_scores AS a JOIN query_scores AS b ON b.query_id = a.query_id"
+            " WHERE a.run_id = $1 AND b.run_id = $2 ORDER BY a.query_id",
+            [self.run_a.run_id, self.run_b.run_id],
+        ).fetchnumpy()
+        query_ids, *numbers = found.values()
+        sides = [_floats(column) for column in numbers]
+        pairs = {
+            name: Pairs(sides[2 * place], sides[2 * place + 1], metric.higher_is_better)
+            for place, (name, metric) in enumerate(columns)
+        }
+        return list(query_ids), pairs
+
+    def _comparison(
+        self,
+        aggregates: Mapping[str, AggregateMetrics],
+        pairs: Mapping[str, Pairs],
+        per_query: Sequence[QueryComparison],
+    ) -> Comparison:
+        a, b = (aggregates.get(run.run_id, AggregateMetrics()) for run in (self.run_a, self.run_b))
+        significance = assess(pairs, resamples=self.options.resamples, seed=self.options.seed)
+        ordered = _in_order(significance, a, b)
+        kinds = Counter(one.kind for one in per_query)
+        return Comparison(a, b, ordered, verdict(ordered, HEADLINE), {kind: kinds[kind] for kind in KINDS})
+
+    def _slices(
+        self,
+        scoring: Scoring,
+        scored: Scored,
+        query_ids: Sequence[str],
+        pairs: Mapping[str, Pairs],
+        per_query: Sequence[QueryComparison],
+    ) -> Iterator[tuple[str, Comparison]]:
+        if scoring.options.by is None:
+            return
+        members: dict[str, set[str]] = {}
+        for query_id, name in scoring.session.rows(
+            "SELECT p.query_id, COALESCE(s.slice, '(none)') FROM pairs AS p"
+            " LEFT JOIN query_slices AS s ON s.query_id = p.query_id AND s.field = $1",
+            [scoring.options.by],
+        ):
+            members.setdefault(name, set()).add(query_id)
+        for name, inside in sorted(members.items()):
+            aggregates = {run_id: found[name] for run_id, found in scored.slices.items() if name in found}
+            chosen = np.array([query_id in inside for query_id in query_ids], dtype=bool)
+            part = {key: Pairs(one.a[chosen], one.b[chosen], one.higher_is_better) for key, one in pairs.items()}
+            yield name, self._comparison(aggregates, part, [one for one in per_query if one.query_id in inside])
+
+
+def _tested_columns(metrics: Sequence[Metric], only: Sequence[str]) -> list[tuple[str, Metric]]:
+    """The numbers that are means over queries; `only` these, where it names any."""
+    means = [metric for metric in metrics if metric.aggregation == "mean"]
+    if not only:
+        return [(column.name, metric) for metric in means for column in metric.columns]
+    found: dict[str, Metric] = {}
+    for name in only:
+        metric = find_metric(means, name)
+        columns = (find_column(means, name),) if "." in long_name(name) else metric.columns
+        found.update((column.name, metric) for column in columns)
+    return list(found.items())
+
+
+def _chunker_version(source: SqliteSource, run: Run) -> str | None:
+    """As the run's configuration says, else as its hits do, where they agree."""
+    version = config_of(run).get("chunker_version")
+    if version is not None and version != "":
+        return version if isinstance(version, str) else json.dumps(version)
+    found = {named for text in source.some_results(run.run_id, _SAMPLE) for named in _hit_versions(text)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _hit_versions(result_json: str) -> Iterator[str]:
+    try:
+        hits = json.loads(result_json).get("hits_top_k")
+    except (ValueError, RecursionError, AttributeError):
+        return
+    for hit in hits if isinstance(hits, list) else ():
+        version = hit.get("chunker_version") if isinstance(hit, dict) else None
+        if isinstance(version, str) and version:
+            yield version
+
+
+def _floats(column: Any) -> NDArray[np.float64]:  # noqa: ANN401  (an array, masked where a value is missing)
+    values = np.ma.filled(np.ma.asarray(column, dtype=np.float64), np.nan)
+    return np.where(np.abs(values) < LARGEST, values, np.nan)
+
+
+def _in_order(
+    significance: Mapping[str, Significance], a: AggregateMetrics, b: AggregateMetrics
+) -> dict[str, Significance]:
+    names = [*a.numbers(), *b.numbers()]
+    order = {name: place for place, name in reversed(list(enumerate(names)))}
+    return {name: significance[name] for name in sorted(significance, key=lambda name: (order.get(name, 0), name))}
+
+
+def _doubts(report: CompareReport, common: int) -> Iterator[str]:
+    """What a reader must know before believing the numbers."""
+    total = len(report.per_query)
+    if not common:
+        yield "the runs have no query in common, so nothing can be said about the difference"
+    elif common < total:
+        alone = counted(total - common, "query", "queries")
+        yield f"{alone} in one run only: a miss there in the list of queries, and left out of the tests"
+    by_doc = sum(1 for one in report.per_query if one.matching == "doc")
+    if report.chunker_version_match == FALLBACK and by_doc:
+        yield (
+            f"{counted(by_doc, 'query', 'queries')} of {total:,} matched by document alone, because it is not known"
+            " where the expected chunks or the hits stand"
+        )

@@ -1,0 +1,118 @@
+"""Two runs' configuration snapshots: what differs, and whether the runs may be compared at all."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kbeval.sources.sqlite import Run
+
+# What must not differ between runs that are compared, and under which names runners keep it.
+INVARIANTS = {
+    "golden hash": ("golden_hash", "golden_file_hash", "golden.hash"),
+    "eval-set hash": ("eval_set_commit_hash", "eval_set_hash", "eval_set.hash", "eval_set.commit_hash"),
+    "judge model": ("judge_model", "judge.model", "judge.model_id"),
+    "judge prompt version": ("judge_prompt_version", "judge.prompt_version"),
+    "judge temperature": ("judge_temperature", "judge.temperature"),
+}
+# What is said of a query that changed, when one of these keys did.
+CAUSES = {
+    "chunker": ("chunker_version", "chunker"),
+    "embedding": ("embedding", "embedding_model"),
+    "model": ("llm", "llm_model", "model"),
+    "prompt": ("prompt_template_version", "prompt", "prompt_version"),
+}
+_SECRET = re.compile(
+    r"(^|[._-])(api[_-]?key|access[_-]?key|token|secret|password|passwd|credentials?|authorization)$", re.IGNORECASE
+)
+HIDDEN = "(hidden)"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A key of the two snapshots with different values; None where a run does not have it."""
+
+    key: str
+    a: Any
+    b: Any
+
+
+def config_of(run: Run) -> dict[str, Any]:
+    """A run's snapshot; empty where it is no JSON object."""
+    try:
+        found = json.loads(run.config_json)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def config_diff(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
+    """Every key that differs, nested ones by path, by name. Values of keys that look secret are not shown."""
+    flat_a, flat_b = dict(_flat(a)), dict(_flat(b))
+    found = []
+    for key in sorted(flat_a.keys() | flat_b.keys()):
+        before, after = flat_a.get(key), flat_b.get(key)
+        if _same(before, after):
+            continue
+        if _SECRET.search(key):
+            before, after = (None if value is None else HIDDEN for value in (before, after))
+        found.append(Difference(key, before, after))
+    return found
+
+
+def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """`embedding.model` and its value, for every value that is not an object itself."""
+    waiting: list[tuple[str, Any]] = [(_step(key), value) for key, value in config.items()]
+    while waiting:
+        path, value = waiting.pop()
+        if isinstance(value, dict) and value:
+            waiting.extend((f"{path}.{_step(key)}", inner) for key, inner in value.items())
+        else:
+            yield path, value
+
+
+def _step(key: str) -> str:
+    """A key with a dot in it is quoted, so that no two paths look the same."""
+    return json.dumps(key, ensure_ascii=False) if "." in key or '"' in key else key
+
+
+def _same(a: Any, b: Any) -> bool:  # noqa: ANN401  (whatever JSON holds)
+    """As JSON sees it: 1 is 1.0, but true is not 1."""
+    return bool(a == b) and isinstance(a, bool) is isinstance(b, bool)
+
+
+def changed_parts(differences: list[Difference]) -> list[str]:
+    """Which of the parts that can move a query have changed: chunker, embedding, model, prompt."""
+    roots = {difference.key.partition(".")[0] for difference in differences}
+    return [part for part, keys in CAUSES.items() if roots & set(keys)]
+
+
+def broken_invariants(a: Run, b: Run) -> list[str]:
+    """What forbids a comparison, a sentence each; unknown values forbid nothing."""
+    flat_a, flat_b = dict(_flat(config_of(a))), dict(_flat(config_of(b)))
+    found = []
+    for what, keys in INVARIANTS.items():
+        value_a, value_b = (_first(flat, keys) for flat in (flat_a, flat_b))
+        if value_a is not None and value_b is not None and not _same(value_a, value_b):
+            found.append(f"{what}: {_brief(value_a)} and {_brief(value_b)}")
+    scored_a, scored_b = (run.scored_with("golden") for run in (a, b))
+    if scored_a and scored_b and scored_a != scored_b:
+        found.append(f"golden file that they were scored with: {scored_a} and {scored_b}")
+    return found
+
+
+def _first(flat: Mapping[str, Any], keys: tuple[str, ...]) -> Any:  # noqa: ANN401
+    return next((flat[key] for key in keys if flat.get(key) not in (None, "")), None)
+
+
+def _brief(value: Any) -> str:  # noqa: ANN401
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def eval_k(config: Mapping[str, Any], default: int = 10) -> int:
+    """How many hits the run asked for."""
+    k = config.get("eval_k", config.get("k"))
+    return k if isinstance(k, int) and not isinstance(k, bool) and 1 <= k < 2**31 else default

@@ -1,0 +1,64 @@
+"""Files that kbeval writes: names that come from data never lead anywhere, and no file is ever half-written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from pathlib import Path
+
+from kbeval.errors import UsageError
+
+_LONGEST_NAME = 200
+# Not a folder name on one system or another.
+_FORBIDDEN = frozenset('/\\<>:"|?*')
+_RESERVED = frozenset(
+    ("con", "prn", "aux", "nul", *(f"com{n}" for n in range(1, 10)), *(f"lpt{n}" for n in range(1, 10)))
+)
+
+
+def is_safe_name(name: str) -> bool:
+    """May text from data be the name of a folder? Only where it can mean nothing but that."""
+    return (
+        0 < len(os.fsencode(name) if name.isprintable() else b"") <= _LONGEST_NAME
+        and not name.startswith((".", " ", "~", "-"))
+        and not name.endswith((".", " "))
+        and not _FORBIDDEN & set(name)
+        and name.partition(".")[0].lower() not in _RESERVED
+    )
+
+
+def report_path(runs_dir: Path, run_id: str) -> Path:
+    """Where the report of a run belongs."""
+    if not is_safe_name(run_id):
+        msg = f"the run id {run_id!r} cannot be the name of a folder; say where the report goes: --report PATH"
+        raise UsageError(msg)
+    return runs_dir / run_id / "report.md"
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file in one step: whoever looks sees the old one or the new one."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.is_dir():
+            msg = f"{path} is a directory; name a file"
+            raise UsageError(msg)
+        handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:50]}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+                file.write(text)
+            Path(draft).chmod(0o666 & ~_umask())
+            Path(draft).replace(path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                Path(draft).unlink()
+            raise
+    except (OSError, ValueError) as error:
+        msg = f"{path} cannot be written: {getattr(error, 'strerror', None) or error}"
+        raise UsageError(msg) from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,213 @@
+"""A comparison as text: the verdict first, then the numbers, then the queries that moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from kbeval import __version__
+from kbeval.comparison import FALLBACK, CompareReport, Comparison, QueryComparison
+from kbeval.metrics import short_name
+from kbeval.model import Number
+from kbeval.render.table import Cell, Column, json_text, render
+from kbeval.stats import BETTER, NO_DIFFERENCE, WORSE, Significance
+from kbeval.text import counted, markdown
+
+# A report is for reading: of ten thousand wins the first hundred will do.
+MOST_ROWS = 100
+
+Table = tuple[list[Column], list[list[Cell]]]
+
+
+# --- sentences ---------------------------------------------------------------------------------------
+
+
+def verdict_sentence(part: Comparison) -> str:
+    """What the comparison says, in one line."""
+    verdict, tested = part.verdict, len(part.significance)
+    if verdict.metric is None:
+        return f"{NO_DIFFERENCE}: there is nothing to compare"
+    if verdict.answer != NO_DIFFERENCE:
+        sides = [(BETTER, verdict.better), (WORSE, verdict.worse)]
+        named = " · ".join(f"{side} in {_some(names)}" for side, names in sides if names)
+        return f"{verdict.answer}: {named}, of {counted(tested, 'number')} tested" if tested > 1 else named
+    queries = counted(verdict.n, "query", "queries")
+    if verdict.detectable is None:
+        return f"{NO_DIFFERENCE}: {queries} are too few to show any"
+    shown = f"{queries} could have shown a change of {verdict.detectable:.4f} in {short_name(verdict.metric)}"
+    return f"{NO_DIFFERENCE}: {shown}"
+
+
+def _some(names: Sequence[str], most: int = 4) -> str:
+    shown = ", ".join(short_name(name) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def matching_sentence(report: CompareReport) -> str:
+    """How hits were told right from wrong, and how many queries each way decided."""
+    version_a, version_b = (version or "unknown" for version in report.chunker_versions)
+    found = report.matching
+    ways = {"exact": "by chunk id", "span": "by spans", "doc": "by document"}
+    parts = [f"{found[way]:,} {text}" for way, text in ways.items() if found[way]]
+    if found["none"]:
+        parts.append(f"{found['none']:,} with nothing expected")
+    chunkers = f"chunker {version_a} → {version_b}" if version_a != version_b else f"chunker {version_a}"
+    why = ", so chunk ids do not compare" if report.chunker_version_match == FALLBACK and version_a != version_b else ""
+    return f"{chunkers}{why}; queries matched: {', '.join(parts) or 'none'}"
+
+
+def counts_sentence(part: Comparison) -> str:
+    """How many queries won, lost, and so on."""
+    many = {"win": "wins", "draw": "draws", "loss": "losses", "regression": "regressions"}
+    return ", ".join(counted(number, kind, many[kind]) for kind, number in part.counts.items())
+
+
+def legend(part: Comparison) -> str:
+    """What the words beside the numbers mean."""
+    tested = counted(len(part.significance), "number")
+    return f"better, worse: holds after correcting for {tested} tested · (better?), (worse?): may well be chance"
+
+
+# --- tables ------------------------------------------------------------------------------------------
+
+
+def delta_table(part: Comparison) -> Table:
+    """One row a number, with direction, interval and whether it holds."""
+    columns = [
+        Column("metric"),
+        Column("a", "A", right=True),
+        Column("b", "B", right=True),
+        Column("delta", right=True),
+        Column("interval", "95 % interval", right=True),
+        Column("n", "queries", right=True),
+        Column("p", right=True),
+        Column("holds", ""),
+    ]
+    rows: list[list[Cell]] = []
+    for row in part.rows():
+        one = row.significance
+        tested = [_interval(one), one.n, _p(one.p), _says(one)] if one is not None else [None, None, None, ""]
+        rows.append([short_name(row.name), row.a, row.b, _signed(row.delta), *tested])
+    return columns, rows
+
+
+def _signed(value: Number) -> str | None:
+    if value is None:
+        return None
+    return "0" if not value else f"{value:+,}" if isinstance(value, int) else f"{value:+.4f}"
+
+
+def _interval(one: Significance) -> str:
+    return f"{one.low:+.4f} to {one.high:+.4f}" if one.low or one.high else "0"
+
+
+def _p(value: float) -> str:
+    return f"{value:.4f}" if value >= 0.0001 else "<0.0001"
+
+
+def _says(one: Significance) -> str:
+    """What holds after correction; in brackets which way it points, where it does not."""
+    if one.direction is not None:
+        return one.direction
+    if not one.mean_delta:
+        return ""
+    return f"({BETTER if (one.mean_delta > 0) is one.higher_is_better else WORSE}?)"
+
+
+def query_table(found: Sequence[QueryComparison], most: int) -> Table:
+    """Some queries, with their ranks in both runs and what changed."""
+    columns = [
+        Column("query_id", "query", 24),
+        Column("a_hit_rank", "A", right=True),
+        Column("b_hit_rank", "B", right=True),
+        Column("note", width=70),
+        Column("text", width=60),
+    ]
+    return columns, [[one.query_id, one.a_hit_rank, one.b_hit_rank, one.note, one.query] for one in found[:most]]
+
+
+def every_query_table(report: CompareReport) -> Table:
+    """Every query, for programs."""
+    names = ("query_id", "kind", "a_hit_rank", "b_hit_rank", "note", "matching", "answer", "query")
+    return [Column(name) for name in names], [[getattr(one, name) for name in names] for one in report.per_query]
+
+
+def slice_table(report: CompareReport) -> Table:
+    """One row a slice: the headline number and the verdict."""
+    columns = [
+        Column("slice", report.sliced_by),
+        Column("metric"),
+        Column("a", "A", right=True),
+        Column("b", "B", right=True),
+        Column("delta", right=True),
+        Column("interval", "95 % interval", right=True),
+        Column("n", "queries", right=True),
+        Column("p", right=True),
+        Column("verdict", width=60),
+        Column("kinds", "W/D/L/R", right=True),
+    ]
+    rows: list[list[Cell]] = []
+    for name, part in report.slices.items():
+        kinds = "/".join(str(number) for number in part.counts.values())
+        metric = part.verdict.metric
+        found = next((row for row in part.rows() if row.name == metric), None)
+        if found is None or found.significance is None:
+            rows.append([name, None, None, None, None, "", 0, "", part.verdict.answer, kinds])
+            continue
+        one = found.significance
+        numbers: list[Cell] = [found.a, found.b, _signed(found.delta), _interval(one), one.n, _p(one.p)]
+        rows.append([name, short_name(found.name), *numbers, part.verdict.answer, kinds])
+    return columns, rows
+
+
+def config_table(report: CompareReport) -> Table:
+    """Every key of the configurations that differs."""
+    columns = [Column("key", width=50), Column("a", "A", 50), Column("b", "B", 50)]
+    return columns, [[one.key, _value(one.a), _value(one.b)] for one in report.config_diff]
+
+
+def _value(value: object) -> Cell:
+    return value if value is None or isinstance(value, str) else " ".join(json_text(value).split())
+
+
+def sections(report: CompareReport, most: int) -> Iterator[tuple[str, Table, int]]:
+    """The lists of queries that moved, the worst first: title, rows, and how many more there are."""
+    lists = {
+        "regressions": report.of_kind("regression"),
+        "losses": report.of_kind("loss"),
+        "wins": report.of_kind("win"),
+        "answers that got worse": [one for one in report.per_query if one.answer == WORSE],
+        "answers that got better": [one for one in report.per_query if one.answer == BETTER],
+    }
+    for title, found in lists.items():
+        if found:
+            yield title, query_table(found, most), max(0, len(found) - most)
+
+
+# --- Markdown ----------------------------------------------------------------------------------------
+
+
+def render_report_md(report: CompareReport, most: int = MOST_ROWS) -> str:
+    """The report for people: the verdict, the numbers, then wins, losses and regressions."""
+    parts = [
+        f"# {markdown(report.run_a)} → {markdown(report.run_b)}",
+        f"**{markdown(verdict_sentence(report.whole))}**",
+        f"{counts_sentence(report.whole)}. {markdown(matching_sentence(report))}.",
+        *(f"> {markdown(warning)}" for warning in report.warnings),
+        "## Numbers",
+        _md(delta_table(report.whole)),
+        legend(report.whole),
+    ]
+    if report.slices:
+        parts += [f"## By {markdown(report.sliced_by or '')}", _md(slice_table(report))]
+    for title, table, more in sections(report, most):
+        parts += [f"## {title.capitalize()} ({len(table[1]) + more:,})", _md(table)]
+        if more:
+            parts.append(f"… and {more:,} more.")
+    if report.config_diff:
+        parts += ["## Configuration", _md(config_table(report))]
+    parts.append(f"*kbeval {__version__}*")
+    return "\n\n".join(parts) + "\n"
+
+
+def _md(table: Table) -> str:
+    return render(*table, "md")

@@ -1,0 +1,309 @@
+"""Can a difference be believed? Resampling over the queries that two runs share, a pair of values each.
+
+Only the distinct differences and how often each occurs matter, so resampling draws counts instead of queries: the
+same distribution as drawing queries one by one, at a cost that hardly grows with their number. Differences are held
+as whole numbers, so that sums are exact and no order of rows changes a byte. Everything is seeded; where there are
+few queries, all possible resamples are enumerated instead.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbeval.exact import rounded
+
+RESAMPLES = 10_000
+SEED = 1
+CONFIDENCE = 0.95
+ALPHA = 0.05
+POWER = 0.8
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Sums of whole numbers stay exact below this, in integers and in floats.
+_EXACT = 2**52
+_FINEST = 9
+# Enumerate up to this many: 2^13 signs, 5^5 resamples.
+_ENUMERATED_FLIPS = 13
+_ENUMERATED_QUERIES = 5
+# More distinct differences than this, and drawing queries one by one is faster than drawing counts.
+_MANY = 400
+_BLOCK = 2_000_000
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """A metric's values in both runs, query by query; NaN where it does not apply."""
+
+    a: Floats
+    b: Floats
+    higher_is_better: bool = True
+
+
+@dataclass(frozen=True)
+class Significance:
+    """What can be said about a metric's difference, over the queries that have a value in both runs."""
+
+    n: int
+    mean_delta: float
+    low: float
+    high: float
+    test: str
+    p: float
+    p_sign_flip: float
+    p_holm: float
+    holds: bool
+    # The smallest mean difference that this many queries would probably have shown; None: none at all.
+    detectable: float | None
+    higher_is_better: bool
+
+    @property
+    def direction(self) -> str | None:
+        """`better` or `worse` where the difference holds."""
+        if not self.holds or not self.mean_delta:
+            return None
+        return "better" if (self.mean_delta > 0) is self.higher_is_better else "worse"
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "n": self.n,
+            "mean_delta": self.mean_delta,
+            "interval": [self.low, self.high],
+            "test": self.test,
+            "p": self.p,
+            "p_sign_flip": self.p_sign_flip,
+            "p_holm": self.p_holm,
+            "holds": self.holds,
+            "detectable": self.detectable,
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Is B better? And if nothing was found: what would have been found."""
+
+    answer: str
+    better: tuple[str, ...]
+    worse: tuple[str, ...]
+    # The metric that `n` and `detectable` are about; None where nothing could be compared.
+    metric: str | None
+    n: int
+    detectable: float | None
+
+    def to_dict(self) -> dict[str, object]:
+        return {
+            "answer": self.answer,
+            "better": list(self.better),
+            "worse": list(self.worse),
+            "metric": self.metric,
+            "n": self.n,
+            "detectable": self.detectable,
+        }
+
+
+BETTER, WORSE, MIXED, NO_DIFFERENCE = "better", "worse", "mixed", "no detectable difference"
+
+
+def assess(metrics: Mapping[str, Pairs], *, resamples: int = RESAMPLES, seed: int = SEED) -> dict[str, Significance]:
+    """Test every metric, and correct for having looked at all of them. Metrics without pairs are left out."""
+    found: dict[str, Significance] = {}
+    for name, pairs in metrics.items():
+        applies = ~(np.isnan(pairs.a) | np.isnan(pairs.b))
+        if applies.any():
+            found[name] = _tested(pairs.a[applies], pairs.b[applies], pairs.higher_is_better, resamples, seed)
+    adjusted = holm({name: one.p for name, one in found.items()})
+    return {name: _corrected(one, adjusted[name], len(found)) for name, one in found.items()}
+
+
+def verdict(significance: Mapping[str, Significance], headline: str) -> Verdict:
+    """What the differences that hold say together. `headline`: the metric to speak of where none holds."""
+    better = tuple(name for name, one in significance.items() if one.direction == BETTER)
+    worse = tuple(name for name, one in significance.items() if one.direction == WORSE)
+    answer = MIXED if better and worse else BETTER if better else WORSE if worse else NO_DIFFERENCE
+    metric = headline if headline in significance else next(iter(significance), None)
+    if metric is None:
+        return Verdict(answer, better, worse, None, 0, None)
+    one = significance[metric]
+    return Verdict(answer, better, worse, metric, one.n, one.detectable)
+
+
+def _tested(a: Floats, b: Floats, higher_is_better: bool, resamples: int, seed: int) -> Significance:
+    units, scale = _whole_numbers(b - a)
+    n = len(units)
+    values, counts = np.unique(units, return_counts=True)
+    total = int(values @ counts)
+    low, high = _interval(values, counts, resamples, seed)
+    p_sign_flip = _sign_flip(values, counts, resamples, seed)
+    is_binary = bool(np.isin(a, (0, 1)).all() and np.isin(b, (0, 1)).all())
+    p = mcnemar_mid_p(int(((a == 0) & (b == 1)).sum()), int(((a == 1) & (b == 0)).sum())) if is_binary else p_sign_flip
+    mean = total / n
+    spread = math.sqrt(math.fsum(counts * (values - mean) ** 2) / (n - 1)) / float(scale) if n > 1 else 0.0
+    return Significance(
+        n=n,
+        mean_delta=_stored(Fraction(total, n) / scale),
+        low=_stored(Fraction(low, n) / scale),
+        high=_stored(Fraction(high, n) / scale),
+        test="mcnemar" if is_binary else "sign-flip",
+        p=p,
+        p_sign_flip=_stored(Fraction(p_sign_flip)),
+        p_holm=p,
+        holds=False,
+        detectable=spread,  # until it is known how many metrics are looked at
+        higher_is_better=higher_is_better,
+    )
+
+
+def _corrected(one: Significance, p_holm: float, family: int) -> Significance:
+    return replace(
+        one,
+        p=_stored(Fraction(one.p)),
+        p_holm=_stored(Fraction(p_holm)),
+        holds=p_holm <= ALPHA,
+        detectable=_detectable(one, family),
+    )
+
+
+def _detectable(one: Significance, family: int) -> float | None:
+    """With this spread and this many queries, which mean difference would hold four times out of five?"""
+    alpha = ALPHA / family
+    # So many queries must change, all in one direction, before any test can hold.
+    fewest = math.ceil(math.log2((1 if one.test == "mcnemar" else 2) / alpha))
+    if fewest > one.n:
+        return None
+    spread = one.detectable or 0.0
+    normal = NormalDist()
+    size = (normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(POWER)) * spread / math.sqrt(one.n)
+    if one.test == "mcnemar" or not spread:
+        size = max(size, fewest / one.n)
+    return rounded(size)
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Holm's step-down correction: each p as it stands after having looked at all of them."""
+    ordered = sorted(p_values.items(), key=lambda item: (item[1], item[0]))
+    adjusted: dict[str, float] = {}
+    worst = 0.0
+    for place, (name, p) in enumerate(ordered):
+        worst = max(worst, min(1.0, p * (len(ordered) - place)))
+        adjusted[name] = worst
+    return adjusted
+
+
+def mcnemar_mid_p(gained: int, lost: int) -> float:
+    """Two-sided mid-p of McNemar's test: of the queries that changed, is one direction too frequent for chance?"""
+    changed, fewer = gained + lost, min(gained, lost)
+    if not changed:
+        return 1.0
+    # Binomial probabilities for 0 … fewer, as logarithms: they are far too small for floats when many changed.
+    steps = np.arange(1, fewer + 1)
+    logs = np.concatenate(([0.0], np.cumsum(np.log(changed - steps + 1) - np.log(steps)))) - changed * math.log(2)
+    chances = np.exp(logs)
+    return min(1.0, 2 * math.fsum(chances) - float(chances[-1]))
+
+
+# --- whole numbers -----------------------------------------------------------------------------------
+
+
+def _whole_numbers(deltas: Floats) -> tuple[Ints, Fraction]:
+    """Differences as multiples of a power of ten so small that any sum of them is exact, and how many make one."""
+    largest = float(np.abs(deltas).max())
+    if not largest:
+        return np.zeros(len(deltas), dtype=np.int64), Fraction(1)
+    exponent = min(_FINEST, math.floor(math.log10(_EXACT / (largest * len(deltas)))))
+    scale = Fraction(10) ** exponent
+    return np.rint(deltas * float(scale)).astype(np.int64), scale
+
+
+def _stored(value: Fraction) -> float:
+    found = rounded(float(value))
+    return 0.0 if found is None or found == 0 else found
+
+
+# --- resampling --------------------------------------------------------------------------------------
+
+
+def _interval(values: Ints, counts: Ints, resamples: int, seed: int) -> tuple[int, int]:
+    """The 95 % percentile bootstrap interval of the sum."""
+    if _is_turned_round(values, counts):
+        # Always drawn in the same orientation, so that swapping the runs mirrors the interval exactly.
+        low, high = _interval(-values[::-1], counts[::-1], resamples, seed)
+        return -high, -low
+    n = int(counts.sum())
+    if n <= _ENUMERATED_QUERIES:
+        every = np.array(list(itertools.product(np.repeat(values, counts), repeat=n)), dtype=np.int64)
+        sums = every.sum(axis=1)
+    else:
+        generator = np.random.default_rng(seed)
+        blocks = _drawn_one_by_one if len(values) > _MANY else _drawn_as_counts
+        sums = np.concatenate(list(blocks(generator, values, counts, resamples)))
+    sums.sort()
+    outside = math.floor(len(sums) * (1 - CONFIDENCE) / 2)
+    return int(sums[outside]), int(sums[len(sums) - 1 - outside])
+
+
+def _is_turned_round(values: Ints, counts: Ints) -> bool:
+    total = int(values @ counts)
+    if total:
+        return total < 0
+    here = list(zip(values.tolist(), counts.tolist(), strict=True))
+    return here > [(-value, count) for value, count in reversed(here)]
+
+
+def _drawn_as_counts(generator: np.random.Generator, values: Ints, counts: Ints, resamples: int) -> Iterator[Ints]:
+    n = int(counts.sum())
+    for size in _blocks(resamples, len(values)):
+        yield generator.multinomial(n, counts / n, size=size) @ values
+
+
+def _drawn_one_by_one(generator: np.random.Generator, values: Ints, counts: Ints, resamples: int) -> Iterator[Ints]:
+    every = np.repeat(values, counts)
+    for size in _blocks(resamples, len(every)):
+        yield every[generator.integers(len(every), size=(size, len(every)))].sum(axis=1)
+
+
+def _sign_flip(values: Ints, counts: Ints, resamples: int, seed: int) -> float:
+    """If the names of the runs meant nothing, each difference might as well have the other sign: how often is the
+    sum then as far from zero as it is? (b + 1) / (B + 1) for b of B flips, the real signs being the one beside them.
+    """
+    observed = abs(int(values @ counts))
+    sizes, place = np.unique(np.abs(values), return_inverse=True)
+    each = np.bincount(place, weights=counts).astype(np.int64)
+    sizes, each = sizes[sizes > 0], each[sizes > 0]
+    moving = int(each.sum())
+    if moving <= _ENUMERATED_FLIPS:
+        every = np.repeat(sizes, each)
+        signs = np.array(list(itertools.product((1, -1), repeat=moving)), dtype=np.int64)
+        return float(np.mean(np.abs(signs @ every) >= observed))
+    generator = np.random.default_rng(seed)
+    blocks = _flipped_one_by_one if len(sizes) > _MANY else _flipped_as_counts
+    as_far = sum(int((np.abs(sums) >= observed).sum()) for sums in blocks(generator, sizes, each, resamples))
+    return (as_far + 1) / (resamples + 1)
+
+
+def _flipped_as_counts(generator: np.random.Generator, sizes: Ints, each: Ints, resamples: int) -> Iterator[Ints]:
+    for size in _blocks(resamples, len(sizes)):
+        kept = generator.binomial(each, 0.5, size=(size, len(sizes)))
+        yield (2 * kept - each) @ sizes
+
+
+def _flipped_one_by_one(generator: np.random.Generator, sizes: Ints, each: Ints, resamples: int) -> Iterator[Ints]:
+    every = np.repeat(sizes, each).astype(np.float64)  # whole numbers still, and far faster to multiply
+    for size in _blocks(resamples, len(every)):
+        kept = generator.integers(2, size=(size, len(every)), dtype=np.int8).astype(np.float64)
+        yield (2 * (kept @ every) - every.sum()).astype(np.int64)
+
+
+def _blocks(resamples: int, width: int) -> Iterator[int]:
+    """Resamples in portions that fit into memory."""
+    size = max(1, _BLOCK // max(1, width))
+    for start in range(0, resamples, size):
+        yield min(size, resamples - start)
