@@ -1,0 +1,487 @@
+"""Two runs side by side: what became of each query, the numbers, and whether the runs may be compared."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kbeval
+from kbeval.compare import CompareOptions, IncomparableError
+from kbeval.comparison import CompareReport, QueryComparison
+from kbeval.errors import BadRowsError, UsageError
+from kbeval.scoring import ScoreOptions
+from tests.workspace import Workspace, answer, hits
+
+FIXTURE = Path(__file__).parent.parent / "fixtures" / "eval" / "compare-1.json"
+
+
+def compare(workspace: Workspace, a: str = "a", b: str = "b", **options: Any) -> CompareReport:
+    return kbeval.compare_runs(a, b, db=workspace.db, golden=workspace.golden, options=CompareOptions(**options))
+
+
+def ranking(rank: int | None, chunk: str = "c") -> dict[str, Any]:
+    """A row whose expected chunk has this rank; None: it did not come back."""
+    return {"hits_top_k": hits(*([None] * (rank - 1)), chunk) if rank else hits(None, None)}
+
+
+def one_query(workspace: Workspace, a: Any, b: Any, **label: Any) -> QueryComparison:
+    """What became of a query between two rows of it."""
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"], **label})
+    workspace.add_run("a", {"q": a})
+    workspace.add_run("b", {"q": b})
+    (found,) = compare(workspace).per_query
+    return found
+
+
+# --- the kinds ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "kind", "note"),
+    [
+        (None, 3, "win", "miss→hit"),
+        (4, 1, "win", "rank 4→1"),
+        (2, 2, "draw", "rank 2 in both"),
+        (1, 2, "loss", "rank 1→2"),
+        (1, None, "regression", "hit→miss; not retrieved"),
+        (None, None, "draw", "miss in both"),
+    ],
+)
+def test_every_kind(workspace: Workspace, a: int | None, b: int | None, kind: str, note: str) -> None:
+    found = one_query(workspace, ranking(a), ranking(b))
+    assert (found.kind, found.a_hit_rank, found.b_hit_rank, found.note) == (kind, a, b, note)
+
+
+def test_a_query_that_one_run_does_not_have_is_a_miss_there_and_says_so(workspace: Workspace) -> None:
+    workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": ["c"]} for n in (1, 2, 3)))
+    workspace.add_run("a", {"q1": ranking(1), "q2": ranking(1)})
+    workspace.add_run("b", {"q2": ranking(1), "q3": ranking(2), "unknown": ranking(1)})
+    report = compare(workspace)
+    assert [(one.query_id, one.kind, one.note) for one in report.per_query] == [
+        ("q1", "regression", "hit→miss; not in B"),
+        ("q2", "draw", "rank 1 in both"),
+        ("q3", "win", "miss→hit; not in A"),
+        ("unknown", "draw", "nothing expected; not in A"),
+    ]
+    assert report.whole.significance["mrr"].n == 1
+    assert any("3 queries in one run only" in warning for warning in report.warnings)
+
+
+def test_ranks_beyond_ten_are_hits_too(workspace: Workspace) -> None:
+    found = one_query(workspace, ranking(12), ranking(11))
+    assert (found.kind, found.note) == ("win", "rank 12→11")
+
+
+def test_a_query_with_documents_alone_is_matched_by_document(workspace: Workspace) -> None:
+    found = one_query(
+        workspace,
+        {"hits_top_k": [*hits(None, doc="x"), {"rank": 2, "chunk_id": "k", "doc_id": "d"}]},
+        {"hits_top_k": hits(None, doc="d")},
+        expected_chunk_ids=[],
+        expected_doc_ids=["d"],
+    )
+    assert (found.kind, found.a_hit_rank, found.b_hit_rank, found.matching) == ("win", 2, 1, "doc")
+
+
+def test_a_query_with_spans_alone_is_matched_by_span_whatever_the_versions(workspace: Workspace) -> None:
+    place = {"kind": "line", "start": 1, "end": 9}
+    found = one_query(
+        workspace,
+        {"hits_top_k": [{"chunk_id": "k", "doc_id": "d", "source_spans": [place]}]},
+        {"hits_top_k": [{"chunk_id": "k", "doc_id": "d", "source_spans": [{**place, "start": 9, "end": 30}]}]},
+        expected_chunk_ids=[],
+        expected_spans=[{"doc_id": "d", **place}],
+    )
+    assert (found.kind, found.matching) == ("regression", "span")
+
+
+# --- causes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "cause"),
+    [
+        (ranking(1), {"error": "timeout"}, "now errors"),
+        ({"error": "timeout"}, ranking(1), "no longer errors"),
+        (ranking(1), {"hits_top_k": []}, "not retrieved"),
+        (ranking(1), {"hits_top_k": hits(None, doc="x")}, "not retrieved"),
+        (ranking(1), ranking(2), "ranked lower"),
+        (ranking(2), ranking(1), "ranked higher"),
+        (ranking(3), ranking(11), "below the top 10"),
+        (ranking(11), ranking(3), "now in the top 10"),
+        (
+            {**ranking(1), "answer": answer("yes")},
+            {**ranking(1), "answer": answer("", grounded=False)},
+            "answer now refuses",
+        ),
+        (
+            {**ranking(1), "answer": answer("", grounded=False)},
+            {**ranking(1), "answer": answer("yes")},
+            "no longer refuses",
+        ),
+    ],
+)
+def test_the_cause_is_what_the_data_shows(workspace: Workspace, a: Any, b: Any, cause: str) -> None:
+    assert cause in one_query(workspace, a, b).causes
+
+
+def test_a_lost_chunk_whose_document_still_comes_back_says_where(workspace: Workspace) -> None:
+    found = one_query(workspace, ranking(1), ranking(None), expected_doc_ids=["d1"])
+    assert found.note == "hit→miss; not retrieved, though its document is at rank 1"
+
+
+def test_an_expected_chunk_that_is_lost_while_another_is_found_is_named(workspace: Workspace) -> None:
+    a, b = {"hits_top_k": hits("c", "e")}, {"hits_top_k": hits("e")}
+    found = one_query(workspace, a, b, expected_chunk_ids=["c", "e"])
+    assert (found.kind, found.note) == ("draw", "rank 1 in both; lost expected chunk c while another was found")
+
+
+def test_the_runs_own_k_says_what_is_below_the_top(workspace: Workspace) -> None:
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
+    workspace.add_run("a", {"q": ranking(3)})
+    workspace.add_run("b", {"q": ranking(7)})
+    workspace.execute("UPDATE eval_runs SET config_snapshot_json = ?", ('{"chunker_version":"md@1","eval_k":5}',))
+    assert compare(workspace).per_query[0].note == "rank 3→7; below the top 5"
+
+
+@pytest.mark.parametrize(
+    ("label", "a", "b", "flip", "way"),
+    [
+        ({"must_contain": ["yes"]}, answer("yes"), answer("no"), "answer now breaks its rules", "worse"),
+        ({"must_contain": ["yes"]}, answer("no"), answer("yes"), "answer now keeps its rules", "better"),
+        (
+            {"answerable": False},
+            answer("", grounded=False),
+            answer("sure"),
+            "refused correctly, now answers",
+            "worse",
+        ),
+        ({"answerable": False}, answer("sure"), answer("", grounded=False), "now refuses, rightly", "better"),
+        (
+            {},
+            answer("x", {"kind": "line", "path": "p.md", "start": 1, "end": 2}),
+            answer("x", {"kind": "line", "path": "p.md", "start": 90, "end": 99}),
+            "citation broke",
+            "worse",
+        ),
+    ],
+)
+def test_answers_that_flip_are_told_even_where_ranks_stay(
+    workspace: Workspace, label: Any, a: Any, b: Any, flip: str, way: str
+) -> None:
+    workspace.add_document("d1", "p.md")
+    workspace.add_chunk("c", "d1", [{"kind": "line", "start": 1, "end": 9}])
+    found = one_query(workspace, {**ranking(1), "answer": a}, {**ranking(1), "answer": b}, **label)
+    assert (found.kind, found.answer) == ("draw", way)
+    assert flip in found.note
+
+
+def test_what_changed_in_the_configuration_is_a_cause_of_what_moved(workspace: Workspace) -> None:
+    workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": ["c"]} for n in (1, 2)))
+    workspace.add_run("a", {"q1": ranking(1), "q2": ranking(1)})
+    workspace.add_run("b", {"q1": ranking(2), "q2": ranking(1)})
+    config = {"chunker_version": "md@1", "embedding": {"model": "e2"}, "llm": {"model_id": "m"}}
+    workspace.execute("UPDATE eval_runs SET config_snapshot_json = ? WHERE run_id = 'b'", (json.dumps(config),))
+    report = compare(workspace)
+    assert [one.note for one in report.per_query] == ["rank 1→2; embedding changed, model changed", "rank 1 in both"]
+    assert [(one.key, one.a, one.b) for one in report.config_diff] == [
+        ("embedding.model", None, "e2"),
+        ("llm.model_id", None, "m"),
+    ]
+
+
+# --- the fixed pair ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fixed_pair(workspace: Workspace) -> Workspace:
+    """Three queries. Ranks of the expected chunk in A: 1, 4, none; in B: 2, 1, 1."""
+    workspace.add_golden(
+        *({"id": f"q-00{n}", "expected_chunk_ids": [f"c{n}"], "query": f"query {n}"} for n in (1, 2, 3))
+    )
+    for run, ranks in {"run-a": (1, 4, None), "run-b": (2, 1, 1)}.items():
+        workspace.add_run(run, {f"q-00{n}": ranking(rank, f"c{n}") for n, rank in enumerate(ranks, start=1)})
+    return workspace
+
+
+def test_the_fixed_pair_gives_the_fixture_byte_for_byte(fixed_pair: Workspace) -> None:
+    assert compare(fixed_pair, "run-a", "run-b").to_json() + "\n" == FIXTURE.read_text(encoding="utf-8")
+
+
+def test_the_fixture_holds_the_numbers_worked_out_by_hand() -> None:
+    report = json.loads(FIXTURE.read_text(encoding="utf-8"))
+    assert report["deltas"]["hit_at_k"] == {"1": 0.3334, "3": 0.6667, "5": 0.3333, "10": 0.3333}
+    assert report["deltas"]["mrr"] == 0.4166
+    assert report["deltas"]["precision_at_k_chunk"] == {"1": 0.3334, "3": 0.2222, "5": 0.0667, "10": 0.0333}
+    assert report["deltas"]["chunker_version_match"] == "exact"
+    keys = ("query_id", "kind", "a_hit_rank", "b_hit_rank", "note")
+    assert [tuple(one[key] for key in keys) for one in report["per_query"]] == [
+        ("q-001", "loss", 1, 2, "rank 1→2"),
+        ("q-002", "win", 4, 1, "rank 4→1"),
+        ("q-003", "win", None, 1, "miss→hit"),
+    ]
+    assert list(report)[:6] == ["run_a", "run_b", "aggregate_a", "aggregate_b", "deltas", "per_query"]
+
+
+def test_the_report_is_the_same_with_one_thread_and_after_shuffling(fixed_pair: Workspace) -> None:
+    with closing(sqlite3.connect(fixed_pair.db)) as connection, connection:
+        rows = connection.execute("SELECT * FROM eval_query_results ORDER BY query_id DESC").fetchall()
+        connection.execute("DELETE FROM eval_query_results")
+        connection.executemany("INSERT INTO eval_query_results VALUES (?, ?, ?)", rows)
+    shuffled = compare(fixed_pair, "run-a", "run-b", scoring=ScoreOptions(threads=1))
+    assert shuffled.to_json() + "\n" == FIXTURE.read_text(encoding="utf-8")
+
+
+def test_the_numbers_of_an_exact_comparison_are_those_that_score_stores(fixed_pair: Workspace) -> None:
+    report = compare(fixed_pair, "run-a", "run-b")
+    assert report.aggregate_a.to_json() == fixed_pair.score("run-a").aggregates["run-a"].to_json()
+
+
+def test_the_report_hands_out_frames(fixed_pair: Workspace) -> None:
+    report = compare(fixed_pair, "run-a", "run-b")
+    queries = report.per_query_frame()
+    assert queries.filter(pl.col("kind") == "win")["query_id"].to_list() == ["q-002", "q-003"]
+    (mrr,) = report.deltas_frame().filter(pl.col("metric") == "mrr").rows(named=True)
+    assert (mrr["slice"], mrr["delta"], mrr["n"]) == (None, 0.4166, 3)
+
+
+# --- mirrored ----------------------------------------------------------------------------------------
+
+MIRRORED = {"win": ("loss", "regression"), "loss": ("win",), "regression": ("win",), "draw": ("draw",)}
+RANKS = st.none() | st.integers(1, 12)
+
+
+@settings(max_examples=20)
+@given(
+    st.lists(st.tuples(RANKS, RANKS, st.booleans(), st.booleans()), min_size=1, max_size=12),
+    st.sampled_from(["md@1", "md@2"]),
+)
+def test_the_other_order_mirrors_everything(queries: list[tuple[Any, Any, bool, bool]], chunker: str) -> None:
+    with TemporaryDirectory() as name:
+        workspace = Workspace(Path(name))
+        workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": ["c"]} for n in range(len(queries))))
+        workspace.add_chunk("c", "d1", [{"kind": "line", "start": 1, "end": 9}])
+        workspace.add_run("a", {f"q{n}": ranking(a) for n, (a, _, there, _) in enumerate(queries) if there})
+        rows = {f"q{n}": ranking(b) for n, (_, b, _, there) in enumerate(queries) if there}
+        workspace.add_run("b", rows, chunker=chunker)
+        there, back = compare(workspace, "a", "b"), compare(workspace, "b", "a")
+    for one, other in zip(there.per_query, back.per_query, strict=True):
+        assert (one.a_hit_rank, one.b_hit_rank) == (other.b_hit_rank, other.a_hit_rank)
+        assert other.kind in MIRRORED[one.kind]
+        assert one.matching == other.matching
+    for one_row, other_row in zip(there.whole.rows(), back.whole.rows(), strict=True):
+        assert one_row.delta is None or other_row.delta is not None
+        assert one_row.delta == (None if other_row.delta is None else -other_row.delta)
+        one_test, other_test = one_row.significance, other_row.significance
+        if one_test is not None and other_test is not None:
+            assert (one_test.low, one_test.high, one_test.p) == (-other_test.high, -other_test.low, other_test.p)
+    mirror = {"better": "worse", "worse": "better"}
+    assert back.verdict.answer == mirror.get(there.verdict.answer, there.verdict.answer)
+
+
+def test_a_run_compared_with_itself_is_a_draw(fixed_pair: Workspace) -> None:
+    report = compare(fixed_pair, "run-a", "run-a")
+    assert report.whole.counts == {"win": 0, "draw": 3, "loss": 0, "regression": 0}
+    assert report.verdict.answer == "no detectable difference"
+
+
+# --- across chunker versions -------------------------------------------------------------------------
+
+
+def place(start: int, end: int) -> list[dict[str, Any]]:
+    return [{"kind": "line", "start": start, "end": end}]
+
+
+@pytest.fixture
+def rechunked(workspace: Workspace) -> Workspace:
+    """A finds q1 at 1 and q2 at 2, B the same text at the same ranks in chunks of other sizes and names."""
+    workspace.add_golden(
+        {"id": "q1", "expected_chunk_ids": ["old-1"], "category": "x"},
+        {"id": "q2", "expected_chunk_ids": ["old-2"], "expected_doc_ids": ["d"], "category": "y"},
+        {"id": "q3", "expected_doc_ids": ["d"], "category": "y"},
+    )
+    workspace.add_document("d", "d.md")
+    workspace.add_chunk("old-1", "d", place(1, 10), "old@1")
+    workspace.add_chunk("old-2", "d", place(11, 20), "old@1")
+    old = [{"chunk_id": f"old-{n}", "doc_id": "d", "source_spans": place(10 * n - 9, 10 * n)} for n in (1, 2)]
+    new = [{"chunk_id": f"new-{n}", "doc_id": "d", "source_spans": place(5 * n - 4, 5 * n)} for n in (1, 4)]
+    workspace.add_run("a", {q: {"hits_top_k": old} for q in ("q1", "q2", "q3")}, chunker="old@1")
+    workspace.add_run("b", {q: {"hits_top_k": new} for q in ("q1", "q2", "q3")}, chunker="new@2")
+    return workspace
+
+
+def test_the_same_text_in_other_chunks_is_a_draw(rechunked: Workspace) -> None:
+    report = compare(rechunked)
+    assert report.chunker_version_match == "fallback_doc_span"
+    assert [(one.kind, one.b_hit_rank, one.matching) for one in report.per_query] == [
+        ("draw", 1, "span"),
+        ("draw", 2, "span"),
+        ("draw", 1, "doc"),
+    ]
+    assert report.matching == {"exact": 0, "span": 2, "doc": 1, "none": 0}
+    assert report.deltas["hit_at_k"] == {"1": 0.0, "3": 0.0, "5": 0.0, "10": 0.0}
+    assert report.aggregate_b.mrr == report.aggregate_a.mrr == 0.75
+    assert report.to_dict()["chunker_versions"] == {"a": "old@1", "b": "new@2"}
+
+
+def test_the_numbers_across_versions_are_those_of_score_match_span(rechunked: Workspace) -> None:
+    report, scored = compare(rechunked), rechunked.score(matching="span")
+    assert report.aggregate_a.to_json() == scored.aggregates["a"].to_json()
+    assert report.aggregate_b.to_json() == scored.aggregates["b"].to_json()
+
+
+def test_strict_runs_of_different_chunkers_are_refused_and_both_named(rechunked: Workspace) -> None:
+    with pytest.raises(IncomparableError, match=r"old@1 \(a\) and new@2 \(b\)"):
+        compare(rechunked, strict_chunker_version=True)
+    assert compare(rechunked, "a", "a", strict_chunker_version=True).chunker_version_match == "exact"
+
+
+def test_both_runs_are_matched_the_same_way_where_one_does_not_know(rechunked: Workspace) -> None:
+    for run, query, row in rechunked.execute("SELECT * FROM eval_query_results WHERE run_id = 'b'"):
+        bare = [{key: hit[key] for key in ("chunk_id", "doc_id")} for hit in json.loads(row)["hits_top_k"]]
+        rechunked.execute(
+            "UPDATE eval_query_results SET result_json = ? WHERE run_id = ? AND query_id = ?",
+            (json.dumps({"hits_top_k": bare}), run, query),
+        )
+    report = compare(rechunked)
+    assert report.matching == {"exact": 0, "span": 0, "doc": 3, "none": 0}
+    assert [one.a_hit_rank for one in report.per_query] == [1, 1, 1]
+    assert any("3 queries of 3 matched by document alone" in warning for warning in report.warnings)
+
+
+def test_a_version_that_only_the_hits_name_counts(rechunked: Workspace) -> None:
+    rechunked.execute("UPDATE eval_runs SET config_snapshot_json = '{}'")
+    assert compare(rechunked).chunker_version_match == "exact"
+    for run, version in (("a", "old@1"), ("b", "new@2")):
+        for _, query, row in rechunked.execute("SELECT * FROM eval_query_results WHERE run_id = ?", (run,)):
+            named = [{**hit, "chunker_version": version} for hit in json.loads(row)["hits_top_k"]]
+            rechunked.execute(
+                "UPDATE eval_query_results SET result_json = ? WHERE run_id = ? AND query_id = ?",
+                (json.dumps({"hits_top_k": named}), run, query),
+            )
+    assert compare(rechunked).chunker_versions == ("old@1", "new@2")
+    assert compare(rechunked).chunker_version_match == "fallback_doc_span"
+
+
+def test_one_unknown_version_is_compared_by_spans_with_a_warning(rechunked: Workspace) -> None:
+    rechunked.execute("UPDATE eval_runs SET config_snapshot_json = 'broken {' WHERE run_id = 'b'")
+    report = compare(rechunked)
+    assert report.chunker_version_match == "fallback_doc_span"
+    assert "the chunker versions may differ: old@1 (a) and unknown (b)" in report.warnings[0]
+
+
+def test_spans_can_be_asked_for_within_one_version(rechunked: Workspace) -> None:
+    rechunked.execute("UPDATE eval_runs SET config_snapshot_json = ?", ('{"chunker_version":"new@2"}',))
+    assert compare(rechunked).aggregate_b.mrr == 0.0
+    assert any("--match span" in warning for warning in compare(rechunked).warnings)
+    assert compare(rechunked, match="span").aggregate_b.mrr == 0.75
+
+
+def test_the_overlap_can_be_chosen(rechunked: Workspace) -> None:
+    strict = compare(rechunked, scoring=ScoreOptions(min_overlap=0.9, overlap_of="expected"))
+    assert [one.kind for one in strict.per_query] == ["regression", "regression", "draw"]
+
+
+# --- slices and metrics ------------------------------------------------------------------------------
+
+
+def test_slices_repeat_the_comparison(rechunked: Workspace) -> None:
+    report = compare(rechunked, scoring=ScoreOptions(by="category"))
+    assert list(report.slices) == ["x", "y"]
+    assert report.slices["x"].counts == {"win": 0, "draw": 1, "loss": 0, "regression": 0}
+    assert report.slices["y"].aggregate_a.mrr == 0.5
+    assert report.to_dict()["slices"]["y"]["significance"]["mrr"]["n"] == 1
+    assert set(report.deltas_frame()["slice"]) == {None, "x", "y"}
+
+
+def test_only_the_metrics_that_are_named_are_tested(fixed_pair: Workspace) -> None:
+    report = compare(fixed_pair, "run-a", "run-b", only=("mrr", "hit@5", "precision_at_k_chunk"))
+    assert list(report.whole.significance) == [
+        "hit_at_k.5",
+        "mrr",
+        *(f"precision_at_k_chunk.{k}" for k in (1, 3, 5, 10)),
+    ]
+    assert "hit_at_k" in report.deltas
+    with pytest.raises(UsageError, match="did you mean 'mrr'"):
+        compare(fixed_pair, "run-a", "run-b", only=("mmr",))
+
+
+def test_metrics_of_ones_own_and_more_ks_are_compared_too(fixed_pair: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "deepest.sql").write_text("-- deepest: how deep?\nMAX(rank)")
+    scoring = ScoreOptions(extra_ks=(2,), metric_folders=(tmp_path / "own",))
+    report = compare(fixed_pair, "run-a", "run-b", scoring=scoring)
+    assert report.deltas["hit_at_k"]["2"] == 0.6667
+    assert report.whole.significance["deepest"].test == "sign-flip"
+
+
+# --- may they be compared? ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "a", "b", "named"),
+    [
+        ("golden_hash", "g1", "g2", "golden hash: g1 and g2"),
+        ("eval_set_commit_hash", "e1", "e2", "eval-set hash: e1 and e2"),
+        ("judge_model", "m1", "m2", "judge model: m1 and m2"),
+        ("judge_prompt_version", "1", "2", "judge prompt version: 1 and 2"),
+        ("judge_temperature", 0, 0.7, "judge temperature: 0 and 0.7"),
+        ("judge", {"model": "m1"}, {"model": "m2"}, "judge model: m1 and m2"),
+    ],
+)
+def test_different_labels_or_judges_are_refused_unless_asked(
+    fixed_pair: Workspace, key: str, a: Any, b: Any, named: str
+) -> None:
+    for run, value in (("run-a", a), ("run-b", b)):
+        config = json.dumps({"chunker_version": "md@1", key: value})
+        fixed_pair.execute("UPDATE eval_runs SET config_snapshot_json = ? WHERE run_id = ?", (config, run))
+    with pytest.raises(IncomparableError, match=named):
+        compare(fixed_pair, "run-a", "run-b")
+    report = compare(fixed_pair, "run-a", "run-b", ignore_invariants=True)
+    assert f"the runs differ in {named}" in report.warnings
+
+
+def test_what_one_run_does_not_say_forbids_nothing(fixed_pair: Workspace) -> None:
+    config = json.dumps({"chunker_version": "md@1", "judge_model": "m", "judge_temperature": 0})
+    fixed_pair.execute("UPDATE eval_runs SET config_snapshot_json = ? WHERE run_id = 'run-a'", (config,))
+    assert compare(fixed_pair, "run-a", "run-b").verdict.n == 3
+
+
+def test_runs_scored_with_different_golden_files_are_refused(fixed_pair: Workspace) -> None:
+    scored = fixed_pair.score("run-a")
+    kbeval.store_scored(scored, db=fixed_pair.db)
+    entries = json.loads(fixed_pair.golden.read_text())
+    fixed_pair.golden.write_text(json.dumps([*entries, {"id": "more", "query": "?"}]))
+    kbeval.store_scored(fixed_pair.score("run-b"), db=fixed_pair.db)
+    with pytest.raises(IncomparableError, match=r"golden file that they were scored with.*kbeval score run-a run-b"):
+        compare(fixed_pair, "run-a", "run-b")
+    kbeval.store_scored(fixed_pair.score(), db=fixed_pair.db)
+    assert compare(fixed_pair, "run-a", "run-b").verdict.n == 3
+
+
+def test_unreadable_rows_stop_a_comparison_unless_asked(fixed_pair: Workspace) -> None:
+    fixed_pair.execute("UPDATE eval_query_results SET result_json = '{' WHERE run_id = 'run-b' AND query_id = 'q-003'")
+    with pytest.raises(BadRowsError, match="run run-b, query q-003"):
+        compare(fixed_pair, "run-a", "run-b")
+    report = compare(fixed_pair, "run-a", "run-b", skip_bad_rows=True)
+    assert report.per_query[2].note == "miss in both; now errors"
+    assert any("unreadable row counted as failed" in warning for warning in report.warnings)
+
+
+def test_runs_without_rows_or_without_common_queries_say_so(workspace: Workspace) -> None:
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
+    workspace.add_run("a", {})
+    workspace.add_run("b", {"q": ranking(1)})
+    report = compare(workspace)
+    assert report.verdict.metric is None
+    assert any("no query in common" in warning for warning in report.warnings)
+    assert report.deltas["mrr"] == 1.0
