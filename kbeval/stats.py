@@ -279,6 +279,8 @@ def _sign_flip(values: Ints, counts: Ints, resamples: int, seed: int) -> float:
     each = np.bincount(place, weights=counts).astype(np.int64)
     sizes, each = sizes[sizes > 0], each[sizes > 0]
     moving = int(each.sum())
+    # A third is no whole number of units: each is off by half of one at most, and sums that are equal must count so.
+    observed -= moving
     if moving <= _ENUMERATED_FLIPS:
         every = np.repeat(sizes, each)
         signs = np.array(list(itertools.product((1, -1), repeat=moving)), dtype=np.int64)
