@@ -103,7 +103,7 @@ def _stale_chunks(scoring: Scoring) -> Iterator[Finding]:
         versions = sorted({version for _, in_runs, version in rows if in_runs and version})
         advice = (
             f"only runs made with {', '.join(versions) or 'an older chunker'} know these ids, the table holds"
-            f" {', '.join(current)}: runs made with that cannot hit them; label again"
+            f" {', '.join(current)}: runs made with that cannot hit them by id; score with --match span, or label again"
         )
         yield _finding("expected chunks of an earlier chunker", advice, old)
 
@@ -112,14 +112,17 @@ def _foreign_chunks(scoring: Scoring) -> Finding:
     """Runs that cannot hit what is expected, because the labels are those of another chunker."""
     rows = scoring.session.rows(
         """
-        SELECT r.run_id || ' (' || r.chunker_version || '; labels: ' || f.owner || ')'
+        SELECT r.run_id || ' (' || r.chunker_version || '; labels: ' || COALESCE(f.owner, 'unknown') || ')'
         FROM foreign_chunks AS f
         JOIN runs AS r ON r.chunker_version = f.chunker_version
         WHERE 2 * f.n_foreign > f.n_expected
         ORDER BY 1
         """
     )
-    advice = "most expected chunk ids are those of another chunker version, so these runs cannot hit them: label again"
+    advice = (
+        "most expected chunk ids are unknown to their chunker version, so these runs cannot hit them by id:"
+        " score with --match span, or label again"
+    )
     return _finding("runs made with another chunker than the labels", advice, [row[0] for row in rows])
 
 

@@ -172,7 +172,13 @@ class _Compare:
         query_ids, *numbers = found.values()
         sides = [_floats(column) for column in numbers]
         pairs = {
-            name: Pairs(sides[2 * place], sides[2 * place + 1], metric.higher_is_better)
+            name: Pairs(
+                sides[2 * place],
+                sides[2 * place + 1],
+                higher_is_better=metric.higher_is_better,
+                # Chunks of other sizes bring the same text in more or fewer hits.
+                decides=metric.across_chunkers or not self.by_span,
+            )
             for place, (name, metric) in enumerate(columns)
         }
         return list(query_ids), pairs
@@ -209,7 +215,7 @@ class _Compare:
         for name, inside in sorted(members.items()):
             aggregates = {run_id: found[name] for run_id, found in scored.slices.items() if name in found}
             chosen = np.array([query_id in inside for query_id in query_ids], dtype=bool)
-            part = {key: Pairs(one.a[chosen], one.b[chosen], one.higher_is_better) for key, one in pairs.items()}
+            part = {key: replace(one, a=one.a[chosen], b=one.b[chosen]) for key, one in pairs.items()}
             yield name, self._comparison(aggregates, part, [one for one in per_query if one.query_id in inside])
 
 

@@ -39,7 +39,7 @@ SHORT_NAMES = {
 RESERVED = frozenset(("ledger", "provenance", "slices", "run_id", "query_id", "result_no", "aggregate", "metric"))
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _HEADER = re.compile(r"--\s*([a-z_]+)\s*:\s*(.*)")
-_FIELDS = ("grain", "over", "k", "none", "agg", "better")
+_FIELDS = ("grain", "over", "k", "none", "agg", "better", "comparable")
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,8 @@ class Metric:
     none: float | None = None
     aggregation: str = "mean"
     higher_is_better: bool = True
+    # False: it counts chunks, so that between runs of different chunkers it says nothing about quality.
+    across_chunkers: bool = True
     origin: str = "kbeval"
 
     @property
@@ -145,6 +147,7 @@ def _checked(name: str, summary: str, expression: str, fields: Mapping[str, str]
         none=none,
         aggregation=choice("agg", "mean", AGGREGATIONS),
         higher_is_better=choice("better", "higher", ("higher", "lower")) == "higher",
+        across_chunkers=choice("comparable", "across", ("across", "within")) == "across",
         origin=origin,
     )
 

@@ -47,6 +47,8 @@ class Pairs:
     a: Floats
     b: Floats
     higher_is_better: bool = True
+    # False: the number is shown, but a difference in it is no evidence of quality.
+    decides: bool = True
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,12 @@ class Significance:
     # The smallest mean difference that this many queries would probably have shown; None: none at all.
     detectable: float | None
     higher_is_better: bool
+    decides: bool
 
     @property
     def direction(self) -> str | None:
         """`better` or `worse` where the difference holds."""
-        if not self.holds or not self.mean_delta:
+        if not self.holds or not self.mean_delta or not self.decides:
             return None
         return "better" if (self.mean_delta > 0) is self.higher_is_better else "worse"
 
@@ -84,6 +87,7 @@ class Significance:
             "p_holm": self.p_holm,
             "holds": self.holds,
             "detectable": self.detectable,
+            "decides": self.decides,
         }
 
 
@@ -119,9 +123,12 @@ def assess(metrics: Mapping[str, Pairs], *, resamples: int = RESAMPLES, seed: in
     for name, pairs in metrics.items():
         applies = ~(np.isnan(pairs.a) | np.isnan(pairs.b))
         if applies.any():
-            found[name] = _tested(pairs.a[applies], pairs.b[applies], pairs.higher_is_better, resamples, seed)
-    adjusted = holm({name: one.p for name, one in found.items()})
-    return {name: _corrected(one, adjusted[name], len(found)) for name, one in found.items()}
+            found[name] = _tested(
+                replace(pairs, a=pairs.a[applies], b=pairs.b[applies]), resamples=resamples, seed=seed
+            )
+    adjusted = holm({name: one.p for name, one in found.items() if one.decides})
+    family = max(1, len(adjusted))
+    return {name: _corrected(one, adjusted.get(name, one.p), family) for name, one in found.items()}
 
 
 def verdict(significance: Mapping[str, Significance], headline: str) -> Verdict:
@@ -129,14 +136,16 @@ def verdict(significance: Mapping[str, Significance], headline: str) -> Verdict:
     better = tuple(name for name, one in significance.items() if one.direction == BETTER)
     worse = tuple(name for name, one in significance.items() if one.direction == WORSE)
     answer = MIXED if better and worse else BETTER if better else WORSE if worse else NO_DIFFERENCE
-    metric = headline if headline in significance else next(iter(significance), None)
+    deciding = [name for name, one in significance.items() if one.decides]
+    metric = headline if headline in deciding else next(iter(deciding), None)
     if metric is None:
         return Verdict(answer, better, worse, None, 0, None)
     one = significance[metric]
     return Verdict(answer, better, worse, metric, one.n, one.detectable)
 
 
-def _tested(a: Floats, b: Floats, higher_is_better: bool, resamples: int, seed: int) -> Significance:
+def _tested(pairs: Pairs, *, resamples: int, seed: int) -> Significance:
+    a, b = pairs.a, pairs.b
     units, scale = _whole_numbers(b - a)
     n = len(units)
     values, counts = np.unique(units, return_counts=True)
@@ -158,7 +167,8 @@ def _tested(a: Floats, b: Floats, higher_is_better: bool, resamples: int, seed: 
         p_holm=p,
         holds=False,
         detectable=spread,  # until it is known how many metrics are looked at
-        higher_is_better=higher_is_better,
+        higher_is_better=pairs.higher_is_better,
+        decides=pairs.decides,
     )
 
 
@@ -167,7 +177,7 @@ def _corrected(one: Significance, p_holm: float, family: int) -> Significance:
         one,
         p=_stored(Fraction(one.p)),
         p_holm=_stored(Fraction(p_holm)),
-        holds=p_holm <= ALPHA,
+        holds=one.decides and p_holm <= ALPHA,
         detectable=_detectable(one, family),
     )
 

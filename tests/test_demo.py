@@ -23,13 +23,14 @@ def contents(database: Path) -> str:
 def test_the_demo_makes_scores_and_shows_a_workspace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["demo", "try"]) == 0
     out, err = capsys.readouterr()
-    assert [line.split()[0] for line in out.splitlines()] == [
+    assert [line.split()[0] for line in out.splitlines()[:4]] == [
         "run",
         "2026-03-02-words",
         "2026-03-03-bm25",
         "2026-03-04-rechunked",
     ]
-    assert err.count("\n  kbeval ") == 3
+    assert "2026-03-03-bm25 → 2026-03-04-rechunked: no detectable difference" in out
+    assert err.count("\n  kbeval ") == 4
     with closing(sqlite3.connect(tmp_path / "try" / "kb.db")) as connection:
         assert connection.execute("SELECT COUNT(DISTINCT chunker_version) FROM chunks").fetchone() == (2,)
         assert connection.execute("SELECT COUNT(*) FROM documents").fetchone() == (7,)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,7 @@ def compare_command(a: str, b: str, form: str, top: int, report: str | None, **f
 
         common.print_table(*every_query_table(found), form)
     else:
-        print_report(found, top)
+        _print_report(found, top)
     for warning in found.warnings:
         common.warn(warning)
     return 0
@@ -94,15 +95,22 @@ def _write(found: CompareReport, report: str, settings: common.Settings, databas
     common.note(f"wrote {path}")
 
 
-def print_report(found: CompareReport, top: int) -> None:
-    """The terminal view: the verdict first."""
+def print_summary(found: CompareReport, only: Collection[str] | None = None) -> None:
+    """The verdict, and the numbers that it rests on."""
     from kbeval.render import comparison as text
     from kbeval.text import shown
 
     click.echo(common.paint(shown(f"{found.run_a} → {found.run_b}: {text.verdict_sentence(found.whole)}"), "bold"))
     click.echo(shown(text.matching_sentence(found)))
     click.echo()
-    common.print_table(*text.delta_table(found.whole), "table")
+    common.print_table(*text.delta_table(found.whole, only), "table")
+
+
+def _print_report(found: CompareReport, top: int) -> None:
+    """The terminal view: the verdict first."""
+    from kbeval.render import comparison as text
+
+    print_summary(found)
     click.echo(common.paint(text.legend(found.whole), "dim"))
     if found.slices:
         click.echo()

@@ -10,35 +10,42 @@ import click
 
 from kbeval.cli import common
 
+_COMPARED = ("hit_at_k.1", "hit_at_k.5", "mrr", "recall_at_k_doc.5", "groundedness", "refusal_correctness")
+
 
 @click.command("demo")
 @click.argument("folder", default="kbeval-demo", metavar="[DIR]")
 def demo_command(folder: str) -> int:
-    """Make a small workspace in DIR (kbeval-demo), score it, and say what to try next.
+    """Make a small workspace in DIR (kbeval-demo), score and compare its runs, and say what to try next.
 
     Seven documents, two chunkers, three runs of a little search engine with answers, refusals and a failed
     query. Needs no network. A folder that the demo did not make is never touched.
     """
-    from kbeval.aggregates import score_runs
+    from kbeval.aggregates import score_runs, store_scored
+    from kbeval.cli.compare import print_summary
+    from kbeval.compare import compare_runs
     from kbeval.demo import GOLDEN, make_demo
     from kbeval.render.scores import score_table
-    from kbeval.store import store_json
+    from kbeval.scoring import ScoreOptions
 
     place = Path(folder)
     made = "made anew" if place.exists() else "made"
     database = make_demo(place)
-    scored = score_runs(database, place / GOLDEN)
-    store_json(database, {run_id: aggregate.to_json() for run_id, aggregate in scored.aggregates.items()})
+    scored = score_runs(database, place / GOLDEN, options=ScoreOptions(archive=True))
+    store_scored(scored, db=database)
     common.note(f"{made} {place}: a knowledge base of 7 documents, 25 golden queries and 3 scored runs", "")
     rows = [(run.run_id, None, scored.aggregates[run.run_id]) for run in scored.runs]
     common.print_table(*score_table(rows, "table", None), "table")
     common.note("")
     for warning in scored.warnings:
         common.warn(warning)
+    common.note("")
+    print_summary(compare_runs("latest~1", "latest", db=database, golden=place / GOLDEN), _COMPARED)
     common.note(
         "",
         "what to try next:",
         f"  cd {shlex.quote(os.fspath(place))}",
+        "  kbeval compare latest~1 latest",
         "  kbeval show latest~1 --worst 5 --metric mrr",
         "  kbeval score --all --by category",
         "  kbeval check",

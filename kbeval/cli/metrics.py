@@ -55,11 +55,12 @@ def explain_command(metric: str, form: str, **flags: Any) -> int:  # noqa: ANN40
         f"at k         {', '.join(map(str, found.ks))}" if found.ks else "",
         f"for a run    {how}; {none} where there are none",
         f"better       {'higher' if found.higher_is_better else 'lower'}",
+        f"comparable   {'across' if found.across_chunkers else 'within'} chunker versions",
         f"defined in   {found.origin if found.origin != 'kbeval' else f'sql/metrics/{found.name}.sql'}",
         "",
         *(f"    {line}" for line in found.expression.splitlines()),
     ]
-    click.echo("\n".join(shown(line) for place, line in enumerate(lines) if line or place in (1, 8)))
+    click.echo("\n".join(shown(line) for place, line in enumerate(lines) if line or place in (1, 9)))
     return 0
 
 
@@ -78,6 +79,7 @@ def _as_json(metric: Metric) -> dict[str, Any]:
         "none": metric.none,
         "aggregation": metric.aggregation,
         "better": "higher" if metric.higher_is_better else "lower",
+        "comparable": "across" if metric.across_chunkers else "within",
         "from": metric.origin,
         "expression": metric.expression,
     }

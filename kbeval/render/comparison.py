@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from kbeval import __version__
 from kbeval.comparison import FALLBACK, CompareReport, Comparison, QueryComparison
@@ -23,7 +23,7 @@ Table = tuple[list[Column], list[list[Cell]]]
 
 def verdict_sentence(part: Comparison) -> str:
     """What the comparison says, in one line."""
-    verdict, tested = part.verdict, len(part.significance)
+    verdict, tested = part.verdict, sum(1 for one in part.significance.values() if one.decides)
     if verdict.metric is None:
         return f"{NO_DIFFERENCE}: there is nothing to compare"
     if verdict.answer != NO_DIFFERENCE:
@@ -63,15 +63,19 @@ def counts_sentence(part: Comparison) -> str:
 
 def legend(part: Comparison) -> str:
     """What the words beside the numbers mean."""
-    tested = counted(len(part.significance), "number")
-    return f"better, worse: holds after correcting for {tested} tested · (better?), (worse?): may well be chance"
+    deciding = sum(1 for one in part.significance.values() if one.decides)
+    tested = counted(deciding, "number")
+    words = f"better, worse: holds after correcting for {tested} tested · (better?), (worse?): may well be chance"
+    if deciding == len(part.significance):
+        return words
+    return f"{words} · (other chunks): counts chunks, so it does not decide between chunkers"
 
 
 # --- tables ------------------------------------------------------------------------------------------
 
 
-def delta_table(part: Comparison) -> Table:
-    """One row a number, with direction, interval and whether it holds."""
+def delta_table(part: Comparison, only: Collection[str] | None = None) -> Table:
+    """One row a number, with direction, interval and whether it holds. `only`: the numbers to show."""
     columns = [
         Column("metric"),
         Column("a", "A", right=True),
@@ -84,6 +88,8 @@ def delta_table(part: Comparison) -> Table:
     ]
     rows: list[list[Cell]] = []
     for row in part.rows():
+        if only is not None and row.name not in only:
+            continue
         one = row.significance
         tested = [_interval(one), one.n, _p(one.p), _says(one)] if one is not None else [None, None, None, ""]
         rows.append([short_name(row.name), row.a, row.b, _signed(row.delta), *tested])
@@ -106,6 +112,8 @@ def _p(value: float) -> str:
 
 def _says(one: Significance) -> str:
     """What holds after correction; in brackets which way it points, where it does not."""
+    if not one.decides:
+        return "(other chunks)"
     if one.direction is not None:
         return one.direction
     if not one.mean_delta:

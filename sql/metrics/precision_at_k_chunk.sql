@@ -3,4 +3,5 @@
 -- over:  n_expected_chunks > 0
 -- k:     1 3 5 10
 -- none:  0
+-- comparable: within
 CAST(SUM(CASE WHEN is_expected_chunk AND rank <= :k THEN 1 ELSE 0 END) AS DOUBLE) / :k

@@ -30,6 +30,7 @@ def main() -> None:
         folder = Path(name)
         print(f"{os.cpu_count()} cores; Python {sys.version.split()[0]}; memory limit {DEFAULT_MEMORY_LIMIT}\n")
         end_to_end(folder)
+        comparing(folder)
         kernel(folder)
 
 
@@ -102,6 +103,38 @@ def same_numbers(database: Path, golden: Path) -> None:
                 assert abs(found - value) < 1.01e-4, (run_id, name, found, value)
 
 
+# --- comparing: two runs of one chunker by ids, two runs of different chunkers by spans --------------------
+
+
+def comparing(folder: Path) -> None:
+    same = make_database(folder / "same", runs=2, queries=10_000, hits=10)
+    other = make_database(folder / "other", runs=2, queries=10_000, hits=10, chunkers=("md@1", "md@2"))
+    exact, across = alternate([compare_command(*same), compare_command(*other)], times=3)
+    table(
+        "comparing: 2 runs × 10,000 queries × 10 hits, 10,000 resamples",
+        ["what", "seconds", "peak MB", "ratio"],
+        [
+            ["kbeval compare, one chunker, by ids", *exact, "1"],
+            ["kbeval compare, two chunkers, by spans", *across, f"{across[0] / exact[0]:.2f} × the time (allowed: 2)"],
+        ],
+    )
+
+
+def compare_command(database: Path, golden: Path) -> list[str]:
+    return [
+        sys.executable,
+        "-m",
+        "kbeval",
+        "compare",
+        "latest~1",
+        "latest",
+        "--db",
+        str(database),
+        "--golden",
+        str(golden),
+    ]
+
+
 # --- kernel: from facts in memory to aggregates ---------------------------------------------------------
 
 
@@ -120,9 +153,10 @@ def kernel(folder: Path) -> None:
             session.execute("DROP VIEW IF EXISTS scores")
             session.execute("DROP TABLE IF EXISTS query_scores")
             session.execute("DROP VIEW IF EXISTS matched")
-            for name in ("expected_hits", "chunk_matches", "doc_matches"):
+            session.execute("DROP VIEW IF EXISTS chunk_matches")
+            for name in ("expected_hits", "id_matches", "doc_matches"):
                 session.execute(f"DROP TABLE IF EXISTS {name}")
-            session._built -= {"matched", "expected_hits", "chunk_matches", "doc_matches"}
+            session._built -= {"matched", "expected_hits", "chunk_matches", "id_matches", "doc_matches"}
 
         kbeval_seconds = best_of(ours, before=forget)
         chunks = Judged(session, "chunk_id", "expected_chunks")

@@ -48,6 +48,7 @@ def make_database(
     folder: Path, runs: int, queries: int, hits: int, *, snippet: int = 390, chunkers: Sequence[str] = ("md@1",)
 ) -> tuple[Path, Path]:
     """A database and its golden file (JSONL), labelled with the chunks of md@1. Runs take the chunkers in turn."""
+    folder.mkdir(exist_ok=True)
     source = random.Random(20260301)
     words = ["".join(source.choices("abcdefghijklmnopqrstuvwxyz", k=source.randint(2, 9))) for _ in range(4000)]
     texts = [" ".join(source.choices(words, k=max(1, snippet // 6))) + ".\n" for _ in range(3000)]
@@ -55,7 +56,7 @@ def make_database(
     labels = [source.randrange(len(chunks["md@1"])) for _ in range(queries)]
     golden = folder / f"golden-{queries}.jsonl"
     golden.write_text("".join(json.dumps(_entry(n, chunks["md@1"][c], source)) + "\n" for n, c in enumerate(labels)))
-    database = folder / f"bench-{runs}x{queries}x{hits}{'-rechunked' * (len(chunkers) > 1)}.db"
+    database = folder / f"bench-{runs}x{queries}x{hits}.db"
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
