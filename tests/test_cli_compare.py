@@ -192,3 +192,28 @@ def test_comparing_changes_nothing_in_the_database(two_runs: Workspace, capsys: 
     before = two_runs.db.read_bytes()
     call(capsys, "2026-a", "2026-b")
     assert two_runs.db.read_bytes() == before
+
+
+# --- the same matching for one run -------------------------------------------------------------------
+
+
+def test_show_tells_right_from_wrong_as_the_stored_numbers_did(
+    two_runs: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_runs.execute("UPDATE chunks SET chunk_id = 'c-old', chunker_version = 'md@0'")
+    entries = json.loads(two_runs.golden.read_text())
+    two_runs.add_golden(*({**entry, "expected_chunk_ids": ["c-old"]} for entry in entries))
+    place = '"doc_id": "d1", "source_spans": [{"kind": "line", "start": 5, "end": 30}]'
+    two_runs.execute(
+        'UPDATE eval_query_results SET result_json = REPLACE(result_json, \'"doc_id": "d1"\', ?)', (place,)
+    )
+    assert run(["show", "2026-b", "--worst", "1"]) == 0
+    assert "0.0000" in capsys.readouterr().out
+    assert run(["score", "2026-b", "--match", "span", "--min-overlap", "0.4"]) == 0
+    capsys.readouterr()
+    assert run(["show", "2026-b", "--worst", "1"]) == 0
+    assert "1.0000" in capsys.readouterr().out
+    assert run(["show", "2026-b", "--query", "q00"]) == 0
+    assert "chunk" in capsys.readouterr().out.split("expected\n")[1].splitlines()[0]
+    assert run(["show", "2026-b", "--worst", "1", "--match", "exact"]) == 0
+    assert "0.0000" in capsys.readouterr().out

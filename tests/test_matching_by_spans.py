@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import kbeval
 from kbeval.scoring import ScoreOptions, open_scoring
 from tests import span_oracle
 from tests.test_scoring_against_oracle import spans
@@ -236,3 +237,42 @@ def test_matching_agrees_with_the_oracle(
         workspace.add_golden(*golden)
         workspace.add_run("run", rows, chunker="new@2")
         assert correct_ranks(workspace, min_overlap=float(least), overlap_of=of) == wanted
+
+
+# --- chunkings of the same documents, compared -------------------------------------------------------
+
+
+@st.composite
+def cut_documents(draw: st.DrawFn, name: str) -> list[dict[str, Any]]:
+    """Two documents of thirty lines cut anywhere; some chunks reach back into the one before."""
+    found = []
+    for doc in ("d1", "d2"):
+        cuts = sorted({1, *draw(st.sets(st.integers(2, 30), max_size=6))})
+        for number, (start, end) in enumerate(zip(cuts, [*cuts[1:], 31], strict=True)):
+            begin = max(1, start - draw(st.integers(0, 4)))
+            found.append({"chunk_id": f"{name}-{doc}-{number}", "doc_id": doc, "source_spans": [line(begin, end - 1)]})
+    return found
+
+
+@given(cut_documents("gold"), cut_documents("a"), cut_documents("b"), st.randoms(use_true_random=False))
+def test_runs_over_any_chunkings_compare_as_the_oracle_says(
+    gold: list[dict[str, Any]], a: list[dict[str, Any]], b: list[dict[str, Any]], source: random.Random
+) -> None:
+    with TemporaryDirectory() as name:
+        workspace = Workspace(Path(name))
+        for chunk in gold:
+            workspace.add_chunk(chunk["chunk_id"], chunk["doc_id"], chunk["source_spans"], "gold@1")
+        labels = {f"q{number}": source.sample(gold, source.randint(1, 2)) for number in range(6)}
+        workspace.add_golden(
+            *({"id": q, "expected_chunk_ids": [c["chunk_id"] for c in expected]} for q, expected in labels.items())
+        )
+        ranks: dict[str, list[int | None]] = {}
+        for run, chunks in (("a", a), ("b", b)):
+            rows = {q: source.sample(chunks, min(len(chunks), 5)) for q in labels}
+            workspace.add_run(run, {q: {"hits_top_k": found} for q, found in rows.items()}, chunker=f"{run}@1")
+            for q, found in rows.items():
+                places = [(c["doc_id"], span_oracle.covered(c["source_spans"])) for c in labels[q]]
+                ranks.setdefault(q, []).append(min(span_oracle.correct_ranks(found, places), default=None))
+        report = kbeval.compare_runs("a", "b", db=workspace.db, golden=workspace.golden)
+    assert {one.query_id: [one.a_hit_rank, one.b_hit_rank] for one in report.per_query} == ranks
+    assert {one.matching for one in report.per_query} == {"span"}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import click
 from click.core import ParameterSource
 
-from kbeval.config import LARGEST_K, MOST_KS, MOST_THREADS, OVERLAPS_OF, Config, load_config
+from kbeval.config import LARGEST_K, MATCHINGS, MOST_KS, MOST_THREADS, OVERLAPS_OF, Config, load_config
 from kbeval.errors import UsageError
 from kbeval.render.table import FORMATS, Cell, Column, json_text, render
 from kbeval.text import cut, shown
@@ -55,6 +55,18 @@ def metric_options(command: Command) -> Command:
     ks = _option("--k", "extra_ks", metavar="1,5,20", callback=parse_ks, help="more values of k, beside 1,3,5,10")
     own = _option("--metrics", "metrics_dir", metavar="DIR", help="folder with your own metrics, one .sql file each")
     return ks(own(command))
+
+
+def match_option(default: str | None, otherwise: str | None = None) -> Callable[[Command], Command]:
+    """--match, with what holds where it is not given."""
+    return _option(
+        "--match",
+        "matching",
+        type=click.Choice(MATCHINGS),
+        default=default,
+        show_default=otherwise or True,
+        help="what makes a hit an expected chunk: its id, or where it stands",
+    )
 
 
 def overlap_options(command: Command) -> Command:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbeval.cli import common
-from kbeval.config import MATCHINGS
 from kbeval.text import counted
 
 if TYPE_CHECKING:
@@ -30,14 +29,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="golden queries that a run has no row for",
 )
-@click.option(
-    "--match",
-    "matching",
-    type=click.Choice(MATCHINGS),
-    default="exact",
-    show_default=True,
-    help="what makes a hit an expected chunk: its id, or where it stands",
-)
+@common.match_option("exact")
 @common.overlap_options
 @click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
 @click.option("--dry-run", is_flag=True, help="print the numbers, store nothing")

@@ -14,6 +14,8 @@ from kbeval.text import shown
 if TYPE_CHECKING:
     from kbeval.inspecting import QueryDetail
     from kbeval.model import AggregateMetrics
+    from kbeval.scoring import ScoreOptions
+    from kbeval.sources.sqlite import Run
 
 
 @click.command("show")
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 @common.db_option
 @common.golden_option
 @common.metric_options
+@common.match_option(None, "as the stored numbers were made")
 @common.format_option
 @common.engine_options
 def show_command(
@@ -41,28 +44,40 @@ def show_command(
     if metric is not None and worst is None:
         msg = "--metric goes with --worst N"
         raise click.UsageError(msg, click.get_current_context())
-    settings = common.Settings(**flags)
-    if query_id is not None:
-        _show_query(settings, run, query_id, form)
-    elif worst is not None:
-        _show_worst(settings, run, worst, metric or "mrr", form)
-    else:
-        _show_numbers(settings, run, form)
-    return 0
-
-
-def _show_numbers(settings: common.Settings, name: str, form: str) -> None:
-    from kbeval.aggregates import score_runs
-    from kbeval.errors import UsageError
-    from kbeval.render.scores import number_table
     from kbeval.runs import find_run
     from kbeval.sources.sqlite import stored_runs
 
-    run = find_run(stored_runs(settings.db()), name, settings.db())
+    settings = common.Settings(**flags)
+    found = find_run(stored_runs(settings.db()), run, settings.db())
+    if query_id is not None:
+        _show_query(settings, found, query_id, form)
+    elif worst is not None:
+        _show_worst(settings, found, worst, metric or "mrr", form)
+    else:
+        _show_numbers(settings, found, form)
+    return 0
+
+
+def _options(settings: common.Settings, run: Run, progress: common.Progress) -> ScoreOptions:
+    """Hits are told right from wrong as the stored numbers did, unless --match says otherwise."""
+    asked = settings.get("matching")
+    matching = {"matching": asked} if asked else run.matched_by()
+    return settings.score_options(on_step=progress.step, **matching)
+
+
+def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:
+    from kbeval.aggregates import score_runs
+    from kbeval.errors import UsageError
+    from kbeval.render.scores import number_table
+
     aggregate = run.aggregate()
     # Whoever names labels or definitions wants numbers made with them, not those of last time.
-    if settings.given("golden", "extra_ks", "metrics_dir") or (aggregate is None and settings.get("golden")):
-        scored = score_runs(settings.db(), settings.golden(), [run.run_id], settings.score_options())
+    if settings.given("golden", "extra_ks", "metrics_dir", "matching") or (
+        aggregate is None and settings.get("golden")
+    ):
+        with common.Progress() as progress:
+            options = _options(settings, run, progress)
+            scored = score_runs(settings.db(), settings.golden(), [run.run_id], options)
         aggregate = scored.aggregates[run.run_id]
         for warning in (*scored.warnings, *scored.bad_row_warning()):
             common.warn(warning)
@@ -92,14 +107,14 @@ def _tell_ledger(aggregate: AggregateMetrics) -> None:
         click.echo(shown("made by: " + ", ".join(f"{name} {value}" for name, value in provenance.items())))
 
 
-def _show_worst(settings: common.Settings, run: str, count: int, metric: str, form: str) -> None:
+def _show_worst(settings: common.Settings, run: Run, count: int, metric: str, form: str) -> None:
     from kbeval.inspecting import worst_queries
     from kbeval.render.table import Column
     from kbeval.scoring import open_scoring
 
     with common.Progress() as progress:
-        options = settings.score_options(on_step=progress.step)
-        with open_scoring(settings.db(), settings.golden(), [run], options) as scoring:
+        options = _options(settings, run, progress)
+        with open_scoring(settings.db(), settings.golden(), [run.run_id], options) as scoring:
             column, found = worst_queries(scoring, metric, count)
     columns = [
         Column("query_id", "query", 24),
@@ -112,14 +127,14 @@ def _show_worst(settings: common.Settings, run: str, count: int, metric: str, fo
         common.note(f"{column.name} applies to no query of this run")
 
 
-def _show_query(settings: common.Settings, run: str, query_id: str, form: str) -> None:
+def _show_query(settings: common.Settings, run: Run, query_id: str, form: str) -> None:
     from kbeval.inspecting import query_detail
     from kbeval.render.table import Column
     from kbeval.scoring import open_scoring
 
     with common.Progress() as progress:
-        options = settings.score_options(on_step=progress.step)
-        with open_scoring(settings.db(), settings.golden(), [run], options) as scoring:
+        options = _options(settings, run, progress)
+        with open_scoring(settings.db(), settings.golden(), [run.run_id], options) as scoring:
             detail = query_detail(scoring, query_id, scoring.source.result_json(scoring.runs[0].run_id, query_id))
     if form == "json":
         common.print_json(detail.to_dict())

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from kbeval.config import OVERLAPS_OF
 from kbeval.errors import DatabaseError
 from kbeval.locks import lock_holders
 from kbeval.model import AggregateMetrics
@@ -72,6 +73,21 @@ class Run:
         aggregate = self.aggregate()
         found = aggregate.provenance.get(what) if aggregate is not None else None
         return found if isinstance(found, str) else None
+
+    def matched_by(self) -> dict[str, Any]:
+        """The matching of its stored numbers, as options for scoring it again; empty where they went by chunk ids."""
+        aggregate = self.aggregate()
+        provenance = aggregate.provenance if aggregate is not None else {}
+        names = ("matching", "min_overlap", "overlap_of")
+        return {name: provenance[name] for name in names if name in provenance} if self._by_span(provenance) else {}
+
+    @staticmethod
+    def _by_span(provenance: dict[str, Any]) -> bool:
+        return (
+            provenance.get("matching") == "span"
+            and isinstance(provenance.get("min_overlap"), float)
+            and provenance.get("overlap_of") in OVERLAPS_OF
+        )
 
 
 class SqliteSource:
