@@ -17,6 +17,17 @@ MOST_ROWS = 100
 
 Table = tuple[list[Column], list[list[Cell]]]
 
+# A number in both runs, and how far it can be believed.
+_TESTED = (
+    Column("metric"),
+    Column("a", "A", right=True),
+    Column("b", "B", right=True),
+    Column("delta", right=True),
+    Column("interval", "95 % interval", right=True),
+    Column("n", "queries", right=True),
+    Column("p", right=True),
+)
+
 
 # --- sentences ---------------------------------------------------------------------------------------
 
@@ -76,16 +87,7 @@ def legend(part: Comparison) -> str:
 
 def delta_table(part: Comparison, only: Collection[str] | None = None) -> Table:
     """One row a number, with direction, interval and whether it holds. `only`: the numbers to show."""
-    columns = [
-        Column("metric"),
-        Column("a", "A", right=True),
-        Column("b", "B", right=True),
-        Column("delta", right=True),
-        Column("interval", "95 % interval", right=True),
-        Column("n", "queries", right=True),
-        Column("p", right=True),
-        Column("holds", ""),
-    ]
+    columns = [*_TESTED, Column("holds", "")]
     rows: list[list[Cell]] = []
     for row in part.rows():
         if only is not None and row.name not in only:
@@ -143,13 +145,7 @@ def slice_table(report: CompareReport) -> Table:
     """One row a slice: the headline number and the verdict."""
     columns = [
         Column("slice", report.sliced_by),
-        Column("metric"),
-        Column("a", "A", right=True),
-        Column("b", "B", right=True),
-        Column("delta", right=True),
-        Column("interval", "95 % interval", right=True),
-        Column("n", "queries", right=True),
-        Column("p", right=True),
+        *_TESTED,
         Column("verdict", width=60),
         Column("kinds", "W/D/L/R", right=True),
     ]
