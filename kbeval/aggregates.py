@@ -260,6 +260,8 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
         yield f"citation_coverage has no value: the database has no table {table!r}, or it is empty"
     yield from foreign_chunk_warnings(scoring)
     treated = "counted as zero" if scoring.options.missing_as_zero else "left out (--missing zero counts them)"
+    if scoring.options.together:
+        treated = "left out"
     for run_id, aggregate in scored.aggregates.items():
         ledger = aggregate.ledger
         if ledger["rows"] and ledger["rows"] == ledger["unknown"]:

@@ -72,16 +72,25 @@ def compare_runs(
     Raises IncomparableError where the runs were made or judged with different labels or judges, and BadRowsError
     where a stored row cannot be read; `options` can wave both through.
     """
-    work = _Compare(options or CompareOptions())
-    with open_scoring(db, golden, [a, b], work.options.scoring, work.settle) as scoring:
+    options = options or CompareOptions()
+    work = _Compare(options)
+    with open_scoring(db, golden, [a, b], options.scoring, work.settle) as scoring:
+        if not work.ids_mean_nothing(scoring):
+            return work.report(scoring)
+        loaded = scoring.golden
+    # Both runs are of one chunker and the labels of another. By ids nothing could be found: once more, by spans.
+    work = _Compare(replace(options, match="span"), work.labels)
+    with open_scoring(db, loaded, [a, b], options.scoring, work.settle) as scoring:
         return work.report(scoring)
 
 
 class _Compare:
     """One comparison under way."""
 
-    def __init__(self, options: CompareOptions) -> None:
+    def __init__(self, options: CompareOptions, labels: str | None = None) -> None:
+        """`labels`: the chunker version of the labels, where it is why spans must decide."""
         self.options = options
+        self.labels = labels
         self.warnings: list[str] = []
 
     # --- before anything is read: may they be compared, and how? ------------------------------------
@@ -98,8 +107,22 @@ class _Compare:
                 raise IncomparableError(msg)
             if version_a is None or version_b is None:
                 self.warnings.append(f"the chunker versions may differ: {named}; compared by spans, not by chunk ids")
+        if self.labels is not None:
+            self.warnings.append(
+                f"the expected chunks are of {self.labels} and the runs of {version_a}, so chunk ids cannot tell right"
+                " from wrong: compared by spans"
+            )
         self.by_span = version_a != version_b or self.options.match == "span"
         return replace(scoring, matching="span" if self.by_span else "exact", together=True)
+
+    def ids_mean_nothing(self, scoring: Scoring) -> bool:
+        """Are chunk ids to decide, though the labels are those of another chunker?"""
+        if self.by_span:
+            return False
+        scoring.session.need("foreign_chunks")
+        owners = scoring.session.rows("SELECT owner FROM foreign_chunks WHERE 2 * n_foreign > n_expected")
+        self.labels = owners[0][0] if owners else None
+        return self.labels is not None
 
     def _hold_invariants(self) -> None:
         broken = broken_invariants(self.run_a, self.run_b)
@@ -135,9 +158,11 @@ class _Compare:
             config_diff=differences,
             slices=dict(self._slices(scoring, scored, query_ids, pairs, per_query)),
             sliced_by=scoring.options.by,
+            shown=frozenset(pairs) if self.options.only else None,
+            overlap=(scoring.options.min_overlap, scoring.options.overlap_of) if self.by_span else None,
         )
-        warnings = [*self.warnings, *scored.warnings, *scored.bad_row_warning(), *_doubts(report, len(query_ids))]
-        return replace(report, warnings=warnings)
+        doubts = _doubts(scoring, report, len(query_ids))
+        return replace(report, warnings=[*self.warnings, *scored.warnings, *scored.bad_row_warning(), *doubts])
 
     def _load(self, scoring: Scoring, changed: Sequence[str]) -> None:
         """Hand the comparison itself to the session, then build everything that reads from it."""
@@ -177,7 +202,7 @@ class _Compare:
                 sides[2 * place + 1],
                 higher_is_better=metric.higher_is_better,
                 # Chunks of other sizes bring the same text in more or fewer hits.
-                decides=metric.across_chunkers or not self.by_span,
+                decides=metric.across_chunkers or self.versions[0] == self.versions[1],
             )
             for place, (name, metric) in enumerate(columns)
         }
@@ -233,23 +258,23 @@ def _tested_columns(metrics: Sequence[Metric], only: Sequence[str]) -> list[tupl
 
 
 def _chunker_version(source: SqliteSource, run: Run) -> str | None:
-    """As the run's configuration says, else as its hits do, where they agree."""
+    """As the run's configuration says; else as its hits, or the chunks that they name, where those agree."""
     version = config_of(run).get("chunker_version")
     if version is not None and version != "":
         return version if isinstance(version, str) else json.dumps(version)
-    found = {named for text in source.some_results(run.run_id, _SAMPLE) for named in _hit_versions(text)}
+    hits = [hit for text in source.some_results(run.run_id, _SAMPLE) for hit in _hits(text)]
+    found = {version for hit in hits if isinstance(version := hit.get("chunker_version"), str) and version}
+    if not found:
+        found = source.chunker_versions([chunk for hit in hits if isinstance(chunk := hit.get("chunk_id"), str)])
     return found.pop() if len(found) == 1 else None
 
 
-def _hit_versions(result_json: str) -> Iterator[str]:
+def _hits(result_json: str) -> list[dict[str, Any]]:
     try:
         hits = json.loads(result_json).get("hits_top_k")
     except (ValueError, RecursionError, AttributeError):
-        return
-    for hit in hits if isinstance(hits, list) else ():
-        version = hit.get("chunker_version") if isinstance(hit, dict) else None
-        if isinstance(version, str) and version:
-            yield version
+        return []
+    return [hit for hit in hits if isinstance(hit, dict)] if isinstance(hits, list) else []
 
 
 def _floats(column: Any) -> NDArray[np.float64]:  # noqa: ANN401  (an array, masked where a value is missing)
@@ -265,16 +290,21 @@ def _in_order(
     return {name: significance[name] for name in sorted(significance, key=lambda name: (order.get(name, 0), name))}
 
 
-def _doubts(report: CompareReport, common: int) -> Iterator[str]:
+def _doubts(scoring: Scoring, report: CompareReport, common: int) -> Iterator[str]:
     """What a reader must know before believing the numbers."""
     total = len(report.per_query)
     if not common:
         yield "the runs have no query in common, so nothing can be said about the difference"
     elif common < total:
-        alone = counted(total - common, "query", "queries")
-        yield f"{alone} in one run only: a miss there in the list of queries, and left out of the tests"
-    by_doc = sum(1 for one in report.per_query if one.matching == "doc")
-    if report.chunker_version_match == FALLBACK and by_doc:
+        yield (
+            f"{counted(total - common, 'query', 'queries')} in one run only: A, B and delta are each over a run's own"
+            f" queries, intervals and tests over the {common:,} that both have"
+        )
+    ((by_doc,),) = scoring.session.rows(
+        "SELECT COUNT(*) FROM pairs AS p JOIN queries AS q ON q.query_id = p.query_id"
+        " WHERE p.matching = 'doc' AND q.n_expected_chunks + q.n_expected_spans > 0"
+    )
+    if by_doc:
         yield (
             f"{counted(by_doc, 'query', 'queries')} of {total:,} matched by document alone, because it is not known"
             " where the expected chunks or the hits stand"

@@ -96,6 +96,10 @@ class Comparison:
             found.append(Delta(name, a.get(name), b.get(name), difference(a.get(name), b.get(name)), one, better))
         return found
 
+    def sides(self, row: Delta) -> tuple[tuple[AggregateMetrics, Number], tuple[AggregateMetrics, Number]]:
+        """A number of both runs, each beside the aggregate that it is from."""
+        return (self.aggregate_a, row.a), (self.aggregate_b, row.b)
+
     def _numbers(self) -> tuple[dict[str, Number], dict[str, Number]]:
         return self.aggregate_a.numbers(), self.aggregate_b.numbers()
 
@@ -120,6 +124,10 @@ class CompareReport:
     config_diff: Sequence[Difference] = ()
     slices: Mapping[str, Comparison] = field(default_factory=dict)
     sliced_by: str | None = None
+    # The least share of text in common, and of which side; None: chunk ids decided.
+    overlap: tuple[float, str] | None = None
+    # The numbers that were asked for; None: all.
+    shown: frozenset[str] | None = None
     warnings: Sequence[str] = ()
 
     @property
@@ -160,6 +168,7 @@ class CompareReport:
             "counts": dict(self.whole.counts),
             "matching": self.matching,
             "chunker_versions": {"a": self.chunker_versions[0], "b": self.chunker_versions[1]},
+            "overlap": {"min_overlap": self.overlap[0], "overlap_of": self.overlap[1]} if self.overlap else None,
             "config_diff": {one.key: {"a": one.a, "b": one.b} for one in self.config_diff},
             **self.whole.to_dict(),
         }

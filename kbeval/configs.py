@@ -100,7 +100,7 @@ def broken_invariants(a: Run, b: Run) -> list[str]:
             found.append(f"{what}: {_brief(value_a)} and {_brief(value_b)}")
     scored_a, scored_b = (run.scored_with("golden") for run in (a, b))
     if scored_a and scored_b and scored_a != scored_b:
-        found.append(f"golden file that they were scored with: {scored_a} and {scored_b}")
+        found.append(f"the golden file that they were scored with: {scored_a} and {scored_b}")
     return found
 
 

@@ -114,10 +114,11 @@ class Scoring:
 
     def _matching(self) -> dict[str, Loader]:
         """The relations that depend on what makes a hit correct; the others are as their files say."""
-        if self.options.matching == "span":
-            return {"chunk_matches": _view("chunk_matches", "SELECT result_no, position, rank FROM correct_hits")}
-        if any(entry.get("expected_spans") and not entry.get("expected_chunk_ids") for entry in self.golden.entries):
-            return {}
+        placed = any(
+            entry.get("expected_spans") and not entry.get("expected_chunk_ids") for entry in self.golden.entries
+        )
+        if self.options.matching == "span" or placed:
+            return {"chunk_matches": _view("chunk_matches", "SELECT * FROM placed_matches")}
         # No label is about spans, so nobody needs to know where the hits stand.
         return {
             "hit_places": _view("hit_places", "SELECT result_no, position, doc_id, NULL AS spans_text FROM hits"),

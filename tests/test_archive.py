@@ -203,6 +203,16 @@ def test_a_process_killed_while_archiving_leaves_everything_whole(
     assert len(archived(two_chunkers)) == 7
 
 
+def test_ids_that_the_new_chunker_uses_again_are_foreign_too(
+    two_chunkers: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    score(two_chunkers)
+    replaced_under_the_same_ids(two_chunkers)
+    capsys.readouterr()
+    score(two_chunkers)
+    assert "run b was made with chunker new@2, but 3 of 3 expected chunks are of old@1" in capsys.readouterr().err
+
+
 def test_the_warning_about_foreign_chunks_names_the_option(
     two_chunkers: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:

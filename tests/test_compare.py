@@ -355,11 +355,13 @@ def test_both_runs_are_matched_the_same_way_where_one_does_not_know(rechunked: W
     report = compare(rechunked)
     assert report.matching == {"exact": 0, "span": 0, "doc": 3, "none": 0}
     assert [one.a_hit_rank for one in report.per_query] == [1, 1, 1]
-    assert any("3 queries of 3 matched by document alone" in warning for warning in report.warnings)
+    # The third is labelled by its document, and means it.
+    assert any("2 queries of 3 matched by document alone" in warning for warning in report.warnings)
 
 
 def test_a_version_that_only_the_hits_name_counts(rechunked: Workspace) -> None:
     rechunked.execute("UPDATE eval_runs SET config_snapshot_json = '{}'")
+    rechunked.execute("DELETE FROM chunks")
     assert compare(rechunked).chunker_version_match == "exact"
     for run, version in (("a", "old@1"), ("b", "new@2")):
         for _, query, row in rechunked.execute("SELECT * FROM eval_query_results WHERE run_id = ?", (run,)):
@@ -372,6 +374,14 @@ def test_a_version_that_only_the_hits_name_counts(rechunked: Workspace) -> None:
     assert compare(rechunked).chunker_version_match == "fallback_doc_span"
 
 
+def test_a_version_that_only_the_table_of_chunks_knows_counts(rechunked: Workspace) -> None:
+    rechunked.execute("UPDATE eval_runs SET config_snapshot_json = '{}'")
+    assert compare(rechunked).chunker_versions == ("old@1", None)
+    for number, start in ((1, 1), (4, 16)):
+        rechunked.add_chunk(f"new-{number}", "d", place(start, start + 4), "new@2")
+    assert compare(rechunked).chunker_versions == ("old@1", "new@2")
+
+
 def test_one_unknown_version_is_compared_by_spans_with_a_warning(rechunked: Workspace) -> None:
     rechunked.execute("UPDATE eval_runs SET config_snapshot_json = 'broken {' WHERE run_id = 'b'")
     report = compare(rechunked)
@@ -379,11 +389,24 @@ def test_one_unknown_version_is_compared_by_spans_with_a_warning(rechunked: Work
     assert "the chunker versions may differ: old@1 (a) and unknown (b)" in report.warnings[0]
 
 
-def test_spans_can_be_asked_for_within_one_version(rechunked: Workspace) -> None:
+def test_two_runs_of_the_new_chunker_with_the_old_labels_are_compared_by_spans(rechunked: Workspace) -> None:
     rechunked.execute("UPDATE eval_runs SET config_snapshot_json = ?", ('{"chunker_version":"new@2"}',))
-    assert compare(rechunked).aggregate_b.mrr == 0.0
-    assert any("--match span" in warning for warning in compare(rechunked).warnings)
-    assert compare(rechunked, match="span").aggregate_b.mrr == 0.75
+    report = compare(rechunked)
+    assert report.aggregate_b.mrr == 0.75
+    assert report.chunker_version_match == "fallback_doc_span"
+    assert "the expected chunks are of old@1 and the runs of new@2" in report.warnings[0]
+    assert report.whole.significance["precision_at_k_chunk.5"].decides
+
+
+def test_spans_can_be_asked_for_within_one_version(rechunked: Workspace) -> None:
+    assert compare(rechunked, "a", "a").chunker_version_match == "exact"
+    assert compare(rechunked, "a", "a", match="span").matching == {"exact": 0, "span": 2, "doc": 1, "none": 0}
+
+
+def test_numbers_that_count_chunks_do_not_decide_between_chunkers(rechunked: Workspace) -> None:
+    significance = compare(rechunked).whole.significance
+    assert not significance["precision_at_k_chunk.5"].decides
+    assert significance["hit_at_k.5"].decides
 
 
 def test_the_overlap_can_be_chosen(rechunked: Workspace) -> None:

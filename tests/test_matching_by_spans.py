@@ -181,11 +181,19 @@ def test_the_golden_file_comes_first_then_the_table_then_other_runs(workspace: W
     assert workspace.aggregate(matching="span")["ledger"]["matched"] == {"span": 4, "doc": 1}
 
 
-def test_labels_that_name_no_chunk_count_where_spans_decide(workspace: Workspace) -> None:
-    workspace.add_golden({"id": "q", "expected_spans": [{"doc_id": "d", **line(1, 9)}]})
-    workspace.add_run("run", {"q": {"hits_top_k": [hit("a", line(20, 29)), hit("b", line(1, 9))]}})
-    assert workspace.aggregate()["ledger"]["metrics"]["hit_at_k"] == {"scored": 0, "not_applicable": 1}
-    assert workspace.aggregate(matching="span")["mrr"] == 0.5
+@pytest.mark.parametrize("matching", ["exact", "span"])
+def test_labels_that_name_a_place_and_no_chunk_are_as_good(workspace: Workspace, matching: str) -> None:
+    workspace.add_golden(
+        {"id": "q", "expected_spans": [{"doc_id": "d", **line(1, 9)}]},
+        {"id": "r", "expected_chunk_ids": ["a"]},
+        {"id": "s", "expected_doc_ids": ["d"]},
+    )
+    workspace.add_chunk("a", "d", [line(20, 29)])
+    found = {"hits_top_k": [hit("a", line(20, 29)), hit("b", line(1, 9))]}
+    workspace.add_run("run", {"q": found, "r": found, "s": found})
+    aggregate = workspace.aggregate(matching=matching)
+    assert aggregate["ledger"]["metrics"]["hit_at_k"] == {"scored": 2, "not_applicable": 1}
+    assert aggregate["mrr"] == 0.75
 
 
 # --- the oracle --------------------------------------------------------------------------------------

@@ -110,7 +110,7 @@ def _print_report(found: CompareReport, top: int) -> None:
     """The terminal view: the verdict first."""
     from kbeval.render import comparison as text
 
-    print_summary(found)
+    print_summary(found, found.shown)
     click.echo(common.paint(text.legend(found.whole), "dim"))
     if found.slices:
         click.echo()

@@ -8,8 +8,9 @@ from kbeval import __version__
 from kbeval.comparison import FALLBACK, CompareReport, Comparison, QueryComparison
 from kbeval.metrics import short_name
 from kbeval.model import Number
+from kbeval.render.scores import seen
 from kbeval.render.table import Cell, Column, json_text, render
-from kbeval.stats import BETTER, NO_DIFFERENCE, WORSE, Significance
+from kbeval.stats import ALPHA, BETTER, MIXED, NO_DIFFERENCE, WORSE, Significance
 from kbeval.text import counted, markdown
 
 # A report is for reading: of ten thousand wins the first hundred will do.
@@ -36,16 +37,20 @@ def verdict_sentence(part: Comparison) -> str:
     """What the comparison says, in one line."""
     verdict, tested = part.verdict, sum(1 for one in part.significance.values() if one.decides)
     if verdict.metric is None:
-        return f"{NO_DIFFERENCE}: there is nothing to compare"
+        why = "what was tested counts chunks, which differ" if part.significance else "there is nothing to compare"
+        return f"{NO_DIFFERENCE}: {why}"
     if verdict.answer != NO_DIFFERENCE:
         sides = [(BETTER, verdict.better), (WORSE, verdict.worse)]
-        named = " · ".join(f"{side} in {_some(names)}" for side, names in sides if names)
-        return f"{verdict.answer}: {named}, of {counted(tested, 'number')} tested" if tested > 1 else named
+        named = ", ".join(f"{side} in {_some(names)}" for side, names in sides if names)
+        found = named if verdict.answer != MIXED else f"{MIXED}: {named}"
+        return f"{found} (of {tested} numbers tested)" if tested > 1 else found
+    if not any(one.low or one.high for one in part.significance.values()):
+        return f"{NO_DIFFERENCE}: no number changed for any query"
     queries = counted(verdict.n, "query", "queries")
     if verdict.detectable is None:
         return f"{NO_DIFFERENCE}: {queries} are too few to show any"
-    shown = f"{queries} could have shown a change of {verdict.detectable:.4f} in {short_name(verdict.metric)}"
-    return f"{NO_DIFFERENCE}: {shown}"
+    change = f"a change in {short_name(verdict.metric)} would show from about {verdict.detectable:.4f} on"
+    return f"{NO_DIFFERENCE}: with {queries} {change}"
 
 
 def _some(names: Sequence[str], most: int = 4) -> str:
@@ -63,7 +68,15 @@ def matching_sentence(report: CompareReport) -> str:
         parts.append(f"{found['none']:,} with nothing expected")
     chunkers = f"chunker {version_a} → {version_b}" if version_a != version_b else f"chunker {version_a}"
     why = ", so chunk ids do not compare" if report.chunker_version_match == FALLBACK and version_a != version_b else ""
-    return f"{chunkers}{why}; queries matched: {', '.join(parts) or 'none'}"
+    return f"{chunkers}{why}; queries matched: {', '.join(parts) or 'none'}{_overlap_rule(report)}"
+
+
+def _overlap_rule(report: CompareReport) -> str:
+    if report.overlap is None:
+        return ""
+    least, of = report.overlap
+    side = {"smaller": "the smaller side", "expected": "the expected chunk", "hit": "the hit", "union": "both together"}
+    return f" (spans: at least {least:g} of {side[of]} in common)"
 
 
 def counts_sentence(part: Comparison) -> str:
@@ -76,7 +89,7 @@ def legend(part: Comparison) -> str:
     """What the words beside the numbers mean."""
     deciding = sum(1 for one in part.significance.values() if one.decides)
     tested = counted(deciding, "number")
-    words = f"better, worse: holds after correcting for {tested} tested · (better?), (worse?): may well be chance"
+    words = f"better, worse: holds after correcting for {tested} tested · (better?), (worse?): p alone is below 0.05"
     if deciding == len(part.significance):
         return words
     return f"{words} · (other chunks): counts chunks, so it does not decide between chunkers"
@@ -94,7 +107,9 @@ def delta_table(part: Comparison, only: Collection[str] | None = None) -> Table:
             continue
         one = row.significance
         tested = [_interval(one), one.n, _p(one.p), _says(one)] if one is not None else [None, None, None, ""]
-        rows.append([short_name(row.name), row.a, row.b, _signed(row.delta), *tested])
+        a, b = (seen(aggregate, row.name, value) for aggregate, value in part.sides(row))
+        delta = None if a is None or b is None else row.delta
+        rows.append([short_name(row.name), a, b, _signed(delta), *tested])
     return columns, rows
 
 
@@ -113,12 +128,12 @@ def _p(value: float) -> str:
 
 
 def _says(one: Significance) -> str:
-    """What holds after correction; in brackets which way it points, where it does not."""
+    """What holds after correction; in brackets what would hold if it had been the only number to look at."""
     if not one.decides:
         return "(other chunks)"
     if one.direction is not None:
         return one.direction
-    if not one.mean_delta:
+    if not one.mean_delta or one.p > ALPHA:
         return ""
     return f"({BETTER if (one.mean_delta > 0) is one.higher_is_better else WORSE}?)"
 
@@ -129,7 +144,7 @@ def query_table(found: Sequence[QueryComparison], most: int) -> Table:
         Column("query_id", "query", 24),
         Column("a_hit_rank", "A", right=True),
         Column("b_hit_rank", "B", right=True),
-        Column("note", width=70),
+        Column("note", width=120),
         Column("text", width=60),
     ]
     return columns, [[one.query_id, one.a_hit_rank, one.b_hit_rank, one.note, one.query] for one in found[:most]]
@@ -146,6 +161,7 @@ def slice_table(report: CompareReport) -> Table:
     columns = [
         Column("slice", report.sliced_by),
         *_TESTED,
+        Column("holds", ""),
         Column("verdict", width=60),
         Column("kinds", "W/D/L/R", right=True),
     ]
@@ -155,10 +171,10 @@ def slice_table(report: CompareReport) -> Table:
         metric = part.verdict.metric
         found = next((row for row in part.rows() if row.name == metric), None)
         if found is None or found.significance is None:
-            rows.append([name, None, None, None, None, "", 0, "", part.verdict.answer, kinds])
+            rows.append([name, None, None, None, None, None, 0, None, "", part.verdict.answer, kinds])
             continue
         one = found.significance
-        numbers: list[Cell] = [found.a, found.b, _signed(found.delta), _interval(one), one.n, _p(one.p)]
+        numbers: list[Cell] = [found.a, found.b, _signed(found.delta), _interval(one), one.n, _p(one.p), _says(one)]
         rows.append([name, short_name(found.name), *numbers, part.verdict.answer, kinds])
     return columns, rows
 
@@ -175,6 +191,8 @@ def _value(value: object) -> Cell:
 
 def sections(report: CompareReport, most: int) -> Iterator[tuple[str, Table, int]]:
     """The lists of queries that moved, the worst first: title, rows, and how many more there are."""
+    if not most:
+        return
     lists = {
         "regressions": report.of_kind("regression"),
         "losses": report.of_kind("loss"),
@@ -198,7 +216,7 @@ def render_report_md(report: CompareReport, most: int = MOST_ROWS) -> str:
         f"{counts_sentence(report.whole)}. {markdown(matching_sentence(report))}.",
         *(f"> {markdown(warning)}" for warning in report.warnings),
         "## Numbers",
-        _md(delta_table(report.whole)),
+        _md(delta_table(report.whole, report.shown)),
         legend(report.whole),
     ]
     if report.slices:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kbeval.metrics import short_name
-from kbeval.model import AggregateMetrics
+from kbeval.model import AggregateMetrics, Number
 from kbeval.render.table import Cell, Column
 
 # What a person looks at first.
@@ -40,14 +40,17 @@ def score_table(
     for run_id, slice_name, aggregate in scored:
         numbers = aggregate.numbers()
         first: list[Cell] = [run_id, slice_name if slice_name is not None else "(all)"] if by else [run_id]
-        rows.append([*first, *(_seen(aggregate, name, numbers.get(name), form) for name in names)])
+        values = (numbers.get(name) for name in names)
+        if form == "table":
+            values = (seen(aggregate, name, numbers.get(name)) for name in names)
+        rows.append([*first, *values])
     return columns, rows
 
 
-def _seen(aggregate: AggregateMetrics, name: str, value: Cell, form: str) -> Cell:
+def seen(aggregate: AggregateMetrics, name: str, value: Number) -> Number:
     """To eyes, a number that was scored on no query is no number, whatever stands in for it in the JSON."""
     counts = aggregate.ledger.get("metrics", {}).get(name.partition(".")[0])
-    return None if form == "table" and counts is not None and not counts.get("scored") else value
+    return None if counts is not None and not counts.get("scored") else value
 
 
 def number_table(aggregate: AggregateMetrics) -> tuple[list[Column], list[list[Cell]]]:

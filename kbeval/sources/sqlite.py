@@ -255,6 +255,19 @@ class SqliteSource:
             )
         return [str(row["result_json"]) for row in found]
 
+    def chunker_versions(self, chunk_ids: Sequence[str]) -> set[str]:
+        """The versions that the tables give for these chunks."""
+        wanted = ", ".join(map(_literal, sorted(set(chunk_ids)))) or "NULL"
+        tables = [table for table in ("chunks", "kbeval_chunk_spans") if table in self.columns]
+        with self._explained():
+            return {
+                str(row["chunker_version"])
+                for table in tables
+                for row in self._rows(
+                    f"SELECT DISTINCT {_as_text('chunker_version')} FROM {table} WHERE chunk_id IN ({wanted})"
+                )
+            }
+
     def loaders(self, run_ids: Sequence[str]) -> dict[str, Loader]:
         """How a session gets each stored table: the rows of these runs, and the knowledge base."""
         runs = ", ".join(_literal(run_id) for run_id in run_ids) or "NULL"

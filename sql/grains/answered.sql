@@ -9,7 +9,7 @@
 --   has_answer, grounded, refused
 --   n_citations, n_citations_resolved, chunks_known (false: there is nothing to resolve them against)
 --   should_refuse          true, false, or null where the labels do not say
---   n_expected_chunks, n_expected_docs
+--   n_expected_chunks (expected_spans, where a query names no chunk), n_expected_docs
 --   n_rules, n_rules_broken
 --   category, difficulty, lang, query_group
 WITH asked AS (
@@ -41,10 +41,8 @@ SELECT
     COALESCE(c.n_citations_resolved, 0) AS n_citations_resolved,
     k.known                             AS chunks_known,
     q.should_refuse,
-    -- Where spans decide, labels that name no chunk but a place are as good.
-    COALESCE(
-        CASE WHEN s.matching = 'span' AND q.n_expected_chunks = 0 THEN q.n_expected_spans ELSE q.n_expected_chunks END, 0
-    )                                   AS n_expected_chunks,
+    -- A label that names a place instead of a chunk is as good.
+    COALESCE(NULLIF(q.n_expected_chunks, 0), q.n_expected_spans, 0) AS n_expected_chunks,
     COALESCE(q.n_expected_docs, 0)      AS n_expected_docs,
     COALESCE(ru.n_rules, 0)             AS n_rules,
     COALESCE(ru.n_rules_broken, 0)      AS n_rules_broken,
@@ -54,7 +52,6 @@ SELECT
     q.query_group
 FROM asked AS a
 CROSS JOIN resolvable AS k
-CROSS JOIN settings AS s
 LEFT JOIN queries AS q ON q.query_id = a.query_id
 LEFT JOIN rule_matches AS ru ON ru.result_no = a.result_no
 LEFT JOIN citation_matches AS c ON c.result_no = a.result_no
