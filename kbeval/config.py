@@ -31,6 +31,7 @@ KEYS: dict[str, type] = {
     "metrics_dir": str,
     "runs_dir": str,
     "metrics": dict,
+    "gates": dict,
 }
 _PATHS = ("db", "golden", "metrics_dir", "runs_dir")
 _NAMES = {str: "text", int: "a whole number", list: "a list", dict: "a table"}

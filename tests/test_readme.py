@@ -60,8 +60,8 @@ def test_the_python_example_runs() -> None:
 
 @pytest.mark.usefixtures("workspace_db")
 def test_the_metrics_of_ones_own_work_as_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (config, metric_table), (file,) = blocks("toml"), blocks("sql")
-    (tmp_path / "kbeval.toml").write_text(config + metric_table)
+    (config, gates, metric_table), (file,) = blocks("toml"), blocks("sql")
+    (tmp_path / "kbeval.toml").write_text(config + gates + metric_table)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "early_doc_at_k.sql").write_text(file)
     assert run(["score", "2026-03-03-bm25", "--metrics", "own", "--format", "csv"]) == 0

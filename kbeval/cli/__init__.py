@@ -24,6 +24,8 @@ COMMANDS = {
     "metrics": "kbeval.cli.metrics",
     "explain": "kbeval.cli.metrics",
     "check": "kbeval.cli.check",
+    "gate": "kbeval.cli.gate",
+    "config": "kbeval.cli.config",
 }
 
 

@@ -1,0 +1,107 @@
+"""`kbeval gate`: may this run pass? Exit code 1 says no."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbeval.cli import common
+from kbeval.render.table import FORMATS
+
+if TYPE_CHECKING:
+    from kbeval.gates import GateReport
+
+
+@click.command("gate")
+@click.argument("run")
+@click.option("--min", "min_", metavar="METRIC=VALUE", multiple=True, help="a number must be at least this")
+@click.option("--max", "max_", metavar="METRIC=VALUE", multiple=True, help="a number must be at most this")
+@click.option("--baseline", metavar="RUN", help="the run to compare with")
+@click.option("--max-drop", metavar="METRIC=VALUE", multiple=True, help="worse than the baseline by at most this")
+@click.option("--no-regressions", is_flag=True, help="nothing that the baseline found may be lost")
+@click.option("--min-scored", metavar="METRIC=N", multiple=True, help="a metric must rest on at least N queries")
+@click.option("--max-missing", type=click.IntRange(0), metavar="N", help="golden queries that the run may lack")
+@common.db_option
+@common.golden_option
+@common.match_option(None, "as the stored numbers were made; against a baseline as compare does")
+@click.option("--ignore-invariants", is_flag=True, help="compare runs of different golden files or judges")
+@click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
+@common.metric_options
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice((*FORMATS, "junit", "github")),
+    default="table",
+    show_default=True,
+    help="how to print the result",
+)
+@common.engine_options
+def gate_command(run: str, form: str, **flags: Any) -> int:  # noqa: ANN401
+    """Hold a run against its gates: exit code 0 where all pass, 1 where one fails.
+
+    Metrics are named as in the JSON (hit_at_k.5) or in short (hit@5). A metric without a value fails its gate. Gates
+    may also stand in [gates] of the config file; the command line adds to them and overrides them.
+    """
+    from kbeval.compare import CompareOptions
+    from kbeval.gates import check_gates
+
+    names = ("min_", "max_", "max_drop", "min_scored", "no_regressions", "max_missing", "baseline")
+    asked = {name: flags.pop(name) for name in names}
+    matching, ignore, skip = (flags.pop(name) for name in ("matching", "ignore_invariants", "skip_bad_rows"))
+    settings = common.Settings(**flags)
+    table = _table(settings, asked)
+    database = settings.db()
+    with common.Progress() as progress:
+        options = CompareOptions(
+            scoring=settings.score_options(on_step=progress.step, **_matching(database, run, matching, table)),
+            match="span" if matching == "span" else "auto",
+            ignore_invariants=ignore,
+            skip_bad_rows=skip,
+        )
+        found = check_gates(run, table, db=database, golden=settings.golden(), options=options)
+    _print(found, form)
+    for warning in found.warnings:
+        common.warn(warning)
+    return 0 if found.passed else 1
+
+
+def _table(settings: common.Settings, asked: dict[str, Any]) -> dict[str, Any]:
+    """The gates of the config file, and over them those of the command line."""
+    from kbeval.gates import parse_limits, read_gates
+
+    table = read_gates(settings.config.get("gates") or {}, str(settings.config.path))
+    for kind, texts in (("min", asked["min_"]), ("max", asked["max_"])):
+        table[kind] = {**table.get(kind, {}), **parse_limits(kind, texts)}
+    for kind in ("max_drop", "min_scored"):
+        table[kind] = {**table.get(kind, {}), **parse_limits(kind, asked[kind])}
+    for key in ("max_missing", "baseline"):
+        if asked[key] is not None:
+            table[key] = asked[key]
+    table["no_regressions"] = asked["no_regressions"] or table.get("no_regressions", False)
+    return table
+
+
+def _matching(database: str, run: str, asked: str | None, table: dict[str, Any]) -> dict[str, Any]:
+    from kbeval.runs import find_run
+    from kbeval.sources.sqlite import stored_runs
+
+    if table.get("baseline") is not None:
+        return {}
+    return {"matching": asked} if asked else find_run(stored_runs(database), run, database).matched_by()
+
+
+def _print(found: GateReport, form: str) -> None:
+    from kbeval.render.gates import gate_sentence, gate_table, github, junit
+    from kbeval.text import shown
+
+    if form == "json":
+        common.print_json(found.to_dict())
+    elif form == "junit":
+        click.echo(junit(found))
+    elif form == "github":
+        click.echo(github(found))
+    else:
+        if form == "table":
+            click.echo(common.paint(shown(gate_sentence(found)), "bold"))
+        common.print_table(*gate_table(found), form)
