@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from kbeval import __version__
 from kbeval.archive import ChunkSpans, spans_to_keep
+from kbeval.configs import config_of, imported_from, own_k
 from kbeval.errors import BadRowsError, DatabaseError
-from kbeval.exact import FIXED_POINT, rounded_mean
+from kbeval.exact import FIXED_POINT, rounded, rounded_mean
 from kbeval.golden import Golden
-from kbeval.metrics import Metric, definitions_hash
-from kbeval.model import CONTRACT, AggregateMetrics
+from kbeval.metrics import PERCENTILES, Metric, definitions_hash
+from kbeval.model import CONTRACT, AggregateMetrics, Number
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sources.sqlite import Run
 from kbeval.sqlfiles import compose
@@ -24,10 +26,16 @@ if TYPE_CHECKING:
     import polars as pl
 
 # How the values of a metric's queries become the run's number.
-_SUMS = {"mean": "SUM({})", "count": "COUNT(CASE WHEN {} <> 0 THEN 1 END)"}
+_SUM = "SUM(TRY_CAST({} AS " + FIXED_POINT + "))"
+_PARTS = {
+    "mean": [_SUM],
+    "sum": [_SUM],
+    "count": ["COUNT(CASE WHEN {} <> 0 THEN 1 END)"],
+    "percentiles": ["QUANTILE_CONT({}, 0.5)", "QUANTILE_CONT({}, 0.95)", _SUM],
+}
 
-# For each number of a run: the exact sum, how many queries have it, and how many do not.
-Totals = dict[str, tuple[Any, int, int]]
+# For each number of a run: what it is made of (mostly one exact sum), how many queries have it, and how many do not.
+Totals = dict[str, tuple[list[Any], int, int]]
 
 
 @dataclass(frozen=True)
@@ -131,17 +139,19 @@ def aggregate_runs(scoring: Scoring) -> Scored:
     """Compute every aggregate of every run in the session."""
     _refuse_repeated_rows(scoring)
     scoring.build_scores()
-    ledgers, provenance = _ledgers(scoring), _provenance(scoring)
+    ledgers, provenance, abstention = _ledgers(scoring), _provenance(scoring), _abstention(scoring)
     totals = {run_id: found for run_id, _, found in run_totals(scoring)}
     scored = Scored(scoring.runs, bad_rows=_bad_rows(scoring), warnings=list(scoring.golden.warnings))
     for run in scoring.runs:
-        aggregate = _aggregate(scoring.metrics, totals.get(run.run_id, {}))
+        aggregate = _aggregate(scoring, totals.get(run.run_id, {}), run)
         aggregate.ledger = {**ledgers[run.run_id], **aggregate.ledger}
+        aggregate.abstention = abstention.get(run.run_id, {})
         aggregate.provenance = dict(provenance)
         scored.aggregates[run.run_id] = aggregate
     if scoring.options.by is not None:
+        runs = {run.run_id: run for run in scoring.runs}
         for run_id, slice_name, found in run_totals(scoring, scoring.options.by):
-            scored.slices.setdefault(run_id, {})[slice_name] = _aggregate(scoring.metrics, found)
+            scored.slices.setdefault(run_id, {})[slice_name] = _aggregate(scoring, found, runs[run_id])
     scored.warnings.extend(_warnings(scoring, scored))
     if scoring.options.archive:
         scored.spans = spans_to_keep(scoring.session)
@@ -162,10 +172,11 @@ def _refuse_repeated_rows(scoring: Scoring) -> None:
 
 def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, str, Totals]]:
     """What each run's numbers are made of, or with `by` each slice's."""
+    parts = {column.name: _PARTS[metric.aggregation] for metric in scoring.metrics for column in metric.columns}
     sums = ",\n    ".join(
-        f"{_SUMS[metric.aggregation].format(value)}, COUNT({value})"
-        for metric in scoring.metrics
-        for value in (f'TRY_CAST("{column.name}" AS {FIXED_POINT})' for column in metric.columns)
+        part.format(f'"{name}"')
+        for name, each in parts.items()
+        for part in (*each, f"COUNT(TRY_CAST({{}} AS {FIXED_POINT}))")
     )
     if by is None:
         found = scoring.session.rows(compose("run_totals", sums=sums))
@@ -173,24 +184,29 @@ def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, s
         scoring.session.need("query_slices")
         found = scoring.session.rows(compose("slice_totals", sums=sums), [by])
     for run_id, slice_name, queries, *values in found:
-        pairs = zip(values[::2], values[1::2], strict=True)
-        totals = {
-            column.name: (total, count, queries - count)
-            for column, (total, count) in zip(scoring.columns, pairs, strict=True)
-        }
+        totals: Totals = {}
+        remaining = iter(values)
+        for name, each in parts.items():
+            made_of = [next(remaining) for _ in each]
+            count = next(remaining)
+            totals[name] = (made_of, count, queries - count)
         yield run_id, slice_name, totals
 
 
-def _aggregate(metrics: Sequence[Metric], totals: Totals) -> AggregateMetrics:
+def _aggregate(scoring: Scoring, totals: Totals, run: Run) -> AggregateMetrics:
     values: dict[str, Any] = {}
     counts: dict[str, Any] = {}
-    for metric in metrics:
-        found: dict[int | None, float | int | None] = {}
+    config = config_of(run)
+    system, k = imported_from(config), own_k(config)
+    for metric in scoring.metrics:
+        found: dict[int | None, Any] = {}
         scored = skipped = 0
         for column in metric.columns:
-            total, scored, skipped = totals.get(column.name, (None, 0, 0))
-            found[column.k] = _number(metric, total, scored)
-        if metric.name not in CONTRACT and not scored:
+            made_of, scored, skipped = totals.get(column.name, ([], 0, 0))
+            if column.k is None or column.k in (*scoring.asked_ks[metric.name], k):
+                found[column.k] = _number(metric, made_of, scored)
+        stays = scored or metric.name in CONTRACT or (metric.none is not None and metric.system == system is not None)
+        if not stays:
             continue
         values[metric.name] = found if metric.ks else found[None]
         counts[metric.name] = {"scored": scored, "not_applicable": skipped}
@@ -199,17 +215,22 @@ def _aggregate(metrics: Sequence[Metric], totals: Totals) -> AggregateMetrics:
     return AggregateMetrics(**known, extra=values, ledger={"metrics": ordered})
 
 
-def _number(metric: Metric, total: Any, scored: int) -> float | int | None:  # noqa: ANN401  (Decimal, int or None)
+def _number(metric: Metric, made_of: Sequence[Any], scored: int) -> Number | dict[str, Number]:
     if not scored:
         none = metric.none
         return int(none) if none is not None and metric.aggregation == "count" else none
-    return int(total) if metric.aggregation == "count" else rounded_mean(total, scored)
+    if metric.aggregation == "count":
+        return int(made_of[0])
+    if metric.aggregation == "percentiles":
+        *quantiles, total = made_of
+        return dict(zip(PERCENTILES, (*map(rounded, quantiles), rounded_mean(total, 1)), strict=True))
+    return rounded_mean(made_of[0], 1 if metric.aggregation == "sum" else scored)
 
 
 def _provenance(scoring: Scoring) -> dict[str, Any]:
     found: dict[str, Any] = {
         "kbeval": __version__,
-        "metrics": definitions_hash(scoring.metrics),
+        "metrics": definitions_hash(scoring.options.metrics()),
         "golden": scoring.golden.hash,
         "matching": scoring.options.matching,
     }
@@ -235,6 +256,12 @@ def _ledgers(scoring: Scoring) -> dict[str, dict[str, Any]]:
         }
         for run_id, rows, unknown, failed, unreadable, repeated in scoring.session.rows("SELECT * FROM run_ledger")
     }
+    if "support_hits" in scoring.session.built:
+        for run_id, unverified in scoring.session.rows(
+            "SELECT r.run_id, COUNT(*) FILTER (WHERE NOT s.is_verified) FROM support_hits AS s"
+            " JOIN results AS r ON r.result_no = s.result_no GROUP BY r.run_id"
+        ):
+            ledgers[run_id]["unverified_supports"] = unverified
     if scoring.options.matching == "span":
         for run_id, by_span, by_doc in scoring.session.rows(
             "SELECT r.run_id, COUNT(*) FILTER (WHERE m.matching = 'span'), COUNT(*) FILTER (WHERE m.matching = 'doc')"
@@ -242,6 +269,32 @@ def _ledgers(scoring: Scoring) -> dict[str, dict[str, Any]]:
         ):
             ledgers[run_id]["matched"] = {"span": by_span, "doc": by_doc}
     return ledgers
+
+
+def _abstention(scoring: Scoring) -> dict[str, dict[str, Any]]:
+    """What each run answered and what it refused, with and without the evidence."""
+    scoring.session.need("abstention")
+    found = {}
+    for run_id, k, *counts in scoring.session.rows("SELECT * FROM abstention"):
+        answered, refused, wrongly, rightly, supported, unsupported, over_cautious, honest = counts
+        found[run_id] = {
+            "k": k,
+            "answerable_answered": answered,
+            "answerable_refused": refused,
+            "unanswerable_answered": wrongly,
+            "unanswerable_refused": rightly,
+            "answered_with_evidence": supported,
+            "answered_without_evidence": unsupported,
+            "refused_with_evidence": over_cautious,
+            "refused_without_evidence": honest,
+            "unsupported_rate": _share(unsupported, supported + unsupported),
+            "over_cautious_rate": _share(over_cautious, supported + over_cautious),
+        }
+    return found
+
+
+def _share(part: int, whole: int) -> float | None:
+    return rounded_mean(Decimal(part), whole) if whole else None
 
 
 def _bad_rows(scoring: Scoring) -> list[BadRow]:
@@ -253,7 +306,7 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
     session = scoring.session
     ((chunks, documents, answers),) = session.rows(
         "SELECT (SELECT COUNT(*) FROM known_chunks), (SELECT COUNT(*) FROM documents), COUNT(*) FILTER (WHERE grounded)"
-        " FROM results"
+        " FROM results AS r JOIN runs AS u ON u.run_id = r.run_id WHERE u.system IS NULL"
     )
     if answers and not (chunks and documents):
         table = "documents" if chunks else "chunks"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kbeval.config import LARGEST_K
 from kbeval.sources.sqlite import Run
 
 # What must not differ between runs that are compared, and under which names runners keep it.
@@ -51,7 +52,9 @@ def config_of(run: Run) -> dict[str, Any]:
 
 def config_diff(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
     """Every key that differs, nested ones by path, by name. Values of keys that look secret are not shown."""
-    flat_a, flat_b = dict(_flat(a)), dict(_flat(b))
+    flat_a, flat_b = (
+        {key: value for key, value in _flat(config) if not key.startswith("kbeval.")} for config in (a, b)
+    )
     found = []
     for key in sorted(flat_a.keys() | flat_b.keys()):
         before, after = flat_a.get(key), flat_b.get(key)
@@ -116,3 +119,17 @@ def eval_k(config: Mapping[str, Any], default: int = 10) -> int:
     """How many hits the run asked for."""
     k = config.get("eval_k", config.get("k"))
     return k if isinstance(k, int) and not isinstance(k, bool) and 1 <= k < 2**31 else default
+
+
+def imported_from(config: Mapping[str, Any]) -> str | None:
+    """Whose files a run was imported from: `anchors` or `grounded`; None for a knowledge base's own."""
+    about = config.get("kbeval")
+    system = about.get("system") if isinstance(about, dict) else None
+    return system if isinstance(system, str) else None
+
+
+def own_k(config: Mapping[str, Any]) -> int | None:
+    """The k that an imported run was made with, at which its metrics are computed too."""
+    k = config.get("k")
+    is_k = isinstance(k, int) and not isinstance(k, bool) and 1 <= k <= LARGEST_K
+    return k if is_k and imported_from(config) == "anchors" else None

@@ -100,6 +100,11 @@ class Session:
                 raise UsageError(msg)
             self._built.add(name)
 
+    @property
+    def built(self) -> frozenset[str]:
+        """The relations that there are by now."""
+        return frozenset(self._built)
+
     def _build(self, relation: Relation) -> None:
         try:
             self.execute(f"CREATE {relation.kind.upper()} {relation.name} AS {relation.sql}")

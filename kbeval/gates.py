@@ -14,13 +14,15 @@ from kbeval.comparison import CompareReport
 from kbeval.errors import BadRowsError, UsageError
 from kbeval.exact import difference
 from kbeval.golden import Golden
-from kbeval.metrics import Metric, did_you_mean, find_column, find_metric, long_name
+from kbeval.metrics import PERCENTILES, Metric, did_you_mean, find_column, find_metric, long_name
 from kbeval.model import AggregateMetrics, Number
 from kbeval.text import counted
 
 # What may stand in the config file's [gates], and on the command line with dashes.
 LIMITS = ("min", "max", "max_drop", "min_scored")
 CONFIG_KEYS = (*LIMITS, "max_missing", "no_regressions", "baseline")
+# Numbers of the section `abstention` that limits are put on; the others are counts.
+ABSTENTION = ("abstention.unsupported_rate", "abstention.over_cautious_rate")
 _NEED_BASELINE = ("max_drop", "no_regressions")
 # Limits are decimals; a number that is exactly at its limit passes.
 _TOLERANCE = 1e-9
@@ -143,7 +145,15 @@ def make_gates(table: Mapping[str, Any], metrics: Sequence[Metric]) -> list[Gate
 
 
 def _number_name(metrics: Sequence[Metric], name: str) -> str:
+    if name in ABSTENTION:
+        return name
     metric = find_metric(metrics, name)
+    if metric.aggregation == "percentiles":
+        part = name.partition(".")[2]
+        if part not in PERCENTILES:
+            msg = f"{name!r} has several values: say which, like {metric.name}.{PERCENTILES[0]}"
+            raise UsageError(msg)
+        return f"{metric.name}.{part}"
     if metric.ks and "." not in long_name(name):
         msg = f"{name!r} has several values: say which, like {metric.columns[0].name}"
         raise UsageError(msg)
@@ -226,7 +236,8 @@ def _judged(
         return _said(gate, None, f"{name} has no value: it applies to no query of this run", passed=False)
     if gate.kind == "max_drop":
         before = None if report is None else _value(report.aggregate_a, name)
-        return _dropped(gate, before, value, higher_is_better=find_metric(metrics, name).higher_is_better)
+        higher = name not in ABSTENTION and find_metric(metrics, name).higher_is_better
+        return _dropped(gate, before, value, higher_is_better=higher)
     above = value - gate.limit if gate.kind == "min" else gate.limit - value
     return _said(gate, value, f"{name} is {value:g}", passed=above >= -_TOLERANCE)
 
@@ -261,4 +272,5 @@ def _scored(aggregate: AggregateMetrics, metric: str) -> int:
 
 def _value(aggregate: AggregateMetrics, name: str) -> Number:
     """A number that was scored on no query is no number, whatever stands in for it in the JSON."""
-    return aggregate.value(name) if _scored(aggregate, name.partition(".")[0]) else None
+    has_value = name in ABSTENTION or _scored(aggregate, name.partition(".")[0])
+    return aggregate.value(name) if has_value else None

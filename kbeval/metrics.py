@@ -24,7 +24,9 @@ GRAINS = {
     "matched": "one row a hit that some label expects",
     "answered": "one row a query",
 }
-AGGREGATIONS = ("mean", "count")
+AGGREGATIONS = ("mean", "count", "sum", "percentiles")
+PERCENTILES = ("p50", "p95", "total")
+SYSTEMS = ("anchors", "grounded")
 # What a person says for a metric; `hit@5` is the short way to write `hit_at_k.5`.
 SHORT_NAMES = {
     "hit": "hit_at_k",
@@ -35,11 +37,17 @@ SHORT_NAMES = {
     "refused": "refusal_correctness",
     "queries": "total_queries",
     "failed": "failed_queries",
+    "precision": "answer_precision",
+    "chr": "citation_hit_rate",
+    "under": "under_refusal_rate",
+    "over": "over_refusal_rate",
 }
-RESERVED = frozenset(("ledger", "provenance", "slices", "run_id", "query_id", "result_no", "aggregate", "metric"))
+RESERVED = frozenset(
+    ("abstention", "ledger", "provenance", "slices", "run_id", "query_id", "result_no", "aggregate", "metric")
+)
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _HEADER = re.compile(r"--\s*([a-z_]+)\s*:\s*(.*)")
-_FIELDS = ("grain", "over", "k", "none", "agg", "better", "comparable")
+_FIELDS = ("grain", "over", "k", "none", "agg", "better", "comparable", "system", "missing", "labels")
 
 
 @dataclass(frozen=True)
@@ -69,11 +77,27 @@ class Metric:
     higher_is_better: bool = True
     # False: it counts chunks, so that between runs of different chunkers it says nothing about quality.
     across_chunkers: bool = True
+    # It is about the rows of one system alone; None: about any.
+    system: str | None = None
+    # A field of golden queries without which it applies to nothing.
+    labels: str | None = None
+    # Golden queries that a run has no row for count, as nothing.
+    missing_counts: bool = False
     origin: str = "kbeval"
 
     @property
     def columns(self) -> tuple[Column, ...]:
         return tuple(Column(self.name, k) for k in self.ks) if self.ks else (Column(self.name, None),)
+
+    @property
+    def condition(self) -> str:
+        """Which queries it applies to, as SQL over `answered`."""
+        parts = [f"({self.over}\n)"]
+        if self.system is not None:
+            parts.append(f"system = '{self.system}'")
+        if not self.missing_counts:
+            parts.append("is_counted")
+        return " AND ".join(parts)
 
     def expression_at(self, k: int | None) -> str:
         """The expression with `:k` filled in."""
@@ -148,6 +172,9 @@ def _checked(name: str, summary: str, expression: str, fields: Mapping[str, str]
         aggregation=choice("agg", "mean", AGGREGATIONS),
         higher_is_better=choice("better", "higher", ("higher", "lower")) == "higher",
         across_chunkers=choice("comparable", "across", ("across", "within")) == "across",
+        system=choice("system", SYSTEMS[0], SYSTEMS) if "system" in fields else None,
+        labels=fields.get("labels"),
+        missing_counts=choice("missing", "left out", ("left out", "counted")) == "counted",
         origin=origin,
     )
 
@@ -198,9 +225,11 @@ def catalogue(
 def find_metric(metrics: Sequence[Metric], name: str) -> Metric:
     """One metric by name; `hit_at_k.5` and `hit@5` name one too."""
     wanted = long_name(name).partition(".")[0]
-    for metric in metrics:
-        if metric.name == wanted:
-            return metric
+    # A metric that is called like the short name of another comes first.
+    for candidate in (name, wanted):
+        for metric in metrics:
+            if metric.name == candidate:
+                return metric
     hint = did_you_mean(wanted, [metric.name for metric in metrics])
     msg = f"there is no metric {name!r}{hint or '; see kbeval metrics, and --metrics DIR for your own'}"
     raise UsageError(msg)
@@ -222,7 +251,7 @@ def short_name(name: str) -> str:
 def find_column(metrics: Sequence[Metric], name: str) -> Column:
     """One number by its printed name, `mrr` or `hit_at_k.5`; without a k, the largest one."""
     metric = find_metric(metrics, name)
-    name = long_name(name)
+    name = name if name == metric.name else long_name(name)
     if "." not in name:
         return metric.columns[-1]
     for column in metric.columns:
@@ -236,7 +265,7 @@ def find_column(metrics: Sequence[Metric], name: str) -> Column:
 def definitions_hash(metrics: Sequence[Metric]) -> str:
     """Changes when the meaning of any number changes, and not with a comment or a summary."""
     meaning = [
-        [m.name, " ".join(m.expression.split()), m.grain, m.over, m.ks, m.none, m.aggregation]
+        [m.name, " ".join(m.expression.split()), m.grain, m.condition, m.ks, m.none, m.aggregation]
         for m in sorted(metrics, key=lambda m: m.name)
     ]
     road = [[name, " ".join(sqlfiles.without_comments(text).split())] for name, text in sqlfiles.road().items()]

@@ -22,7 +22,7 @@ CONTRACT = (
     "total_queries",
     "failed_queries",
 )
-_SECTIONS = ("ledger", "provenance")
+_SECTIONS = ("abstention", "ledger", "provenance")
 
 Number = float | int | None
 KMap = dict[int, float | None]
@@ -43,6 +43,8 @@ class AggregateMetrics:
     total_queries: int | None = None
     failed_queries: int | None = None
     extra: dict[str, Any] = field(default_factory=dict)
+    # What was answered and what refused, with and without the evidence; empty where the labels do not say.
+    abstention: dict[str, Any] = field(default_factory=dict)
     ledger: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
 
@@ -83,9 +85,12 @@ class AggregateMetrics:
     def value(self, name: str) -> Number:
         """One number by its printed name: `mrr`, `hit_at_k.5`. None where there is none."""
         metric, _, k = name.partition(".")
+        if metric == "abstention":
+            number: Number = _plain(self.abstention.get(k))
+            return number
         found = getattr(self, metric) if metric in CONTRACT else self.extra.get(metric)
         if isinstance(found, dict):
-            return found.get(int(k)) if k.isdigit() else None
+            return found.get(int(k)) if k.isdigit() else found.get(k)
         return found if not k else None
 
     def numbers(self) -> dict[str, Number]:

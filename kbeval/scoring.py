@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 
 from kbeval.config import MATCHINGS, OVERLAPS_OF
+from kbeval.configs import config_of, imported_from, own_k
 from kbeval.engine import Loader, Session, first_line
 from kbeval.errors import MetricError, UsageError
 from kbeval.golden import Golden, load_golden
@@ -93,10 +94,34 @@ class Scoring:
         self.golden = golden
         self.runs = list(runs)
         self.options = options
-        self.metrics = options.metrics()
+        self.systems = {system for run in runs if (system := imported_from(config_of(run))) is not None}
+        # A run's own k is computed for all and kept for that run: its numbers do not depend on its company.
+        own_ks = {k for run in runs if (k := own_k(config_of(run))) is not None}
+        self.asked_ks = {metric.name: metric.ks for metric in options.metrics()}
+        self.metrics = [metric.with_ks(own_ks) for metric in options.metrics() if self._can_apply(metric)]
         self.columns: list[Column] = [column for metric in self.metrics for column in metric.columns]
         self.session = session
-        session.add_loaders({"golden_entries": golden.loader(), "settings": self._load_settings, **self._matching()})
+        session.add_loaders({"golden_entries": golden.loader(), "settings": self._load_settings})
+        session.add_loaders({**self._matching(), **self._other_systems()})
+
+    def _can_apply(self, metric: Metric) -> bool:
+        """Is there anything here that it could be about? What is not would be left out anyway, and takes time."""
+        if metric.system is not None and metric.system not in self.systems:
+            return False
+        return metric.labels is None or any(metric.labels in entry for entry in self.golden.entries)
+
+    def _other_systems(self) -> dict[str, Loader]:
+        """The relations that read what only imported rows hold are empty where there are none of those."""
+        found: dict[str, Loader] = {}
+        if "anchors" not in self.systems and not any("gold_supports" in entry for entry in self.golden.entries):
+            names = ("complete_rank", "names_folders", "in_scope", "has_references", "cites_support", "total_ms")
+            judged = ("judge_groundedness", "judge_correctness", "judge_tokens", "judge_cost_usd")
+            found["anchor_checks"] = _view("anchor_checks", _nothing("result_no", *names, *judged))
+            found["support_matches"] = _view("support_matches", _nothing("result_no", "position", "rank"))
+        if "grounded" not in self.systems:
+            cited = ("n_claims_found", "n_cited", "n_cited_unseen", "n_cited_gold", "gold_complete_rank")
+            found["claim_checks"] = _view("claim_checks", _nothing("result_no", *cited))
+        return found
 
     def _load_settings(self, session: Session) -> None:
         options = self.options
@@ -168,7 +193,7 @@ class Scoring:
         """The one query that computes every metric of every run."""
         number = {column: f"m{place}" for place, column in enumerate(self.columns)}
         choices = [
-            f'CASE WHEN ({metric.over}\n) THEN {number[column]} END AS "{column.name}"'
+            f'CASE WHEN {metric.condition} THEN {number[column]} END AS "{column.name}"'
             for metric in self.metrics
             for column in metric.columns
         ]
@@ -220,6 +245,10 @@ class Scoring:
     def frame(self) -> pl.DataFrame:
         """Every score as a Polars frame: run_id, query_id, metric, k, value."""
         return self.session.frame("SELECT * FROM scores ORDER BY run_id, query_id, metric, k")
+
+
+def _nothing(*columns: str) -> str:
+    return f"SELECT {', '.join(f'0 AS {column}' for column in columns)} WHERE false"
 
 
 def _view(name: str, sql: str) -> Loader:

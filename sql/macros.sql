@@ -72,3 +72,33 @@ CREATE MACRO hit_spans_text(hit) AS
         WHEN CAST(hit.source_spans AS VARCHAR) LIKE '[%{%' THEN CAST(hit.source_spans AS VARCHAR)
         WHEN CAST(hit.citation AS VARCHAR) LIKE '{%'       THEN '[' || CAST(hit.citation AS VARCHAR) || ']'
     END;
+
+-- Headings as they are compared: without their # marks, with single spaces, each ended by a mark that no text holds.
+-- "# A > ## B" and ["A", "B"] are the same, and "Step 1" is not the beginning of "Step 10".
+CREATE MACRO canonical_headings(j) AS
+    COALESCE(
+        list_aggregate(
+            list_transform(
+                list_filter(
+                    list_transform(
+                        CASE WHEN left(ltrim(CAST(j AS VARCHAR)), 1) = '['
+                             THEN TRY(from_json(CAST(j AS VARCHAR), '["VARCHAR"]'))
+                             ELSE string_split(COALESCE(TRY(from_json(CAST(j AS VARCHAR), '"VARCHAR"')), CAST(j AS VARCHAR)), ' > ')
+                        END,
+                        lambda h: trim(regexp_replace(regexp_replace(nfc_normalize(h), '\s+', ' ', 'g'), '^ ?#+ ?', ''))
+                    ),
+                    lambda h: h <> ''
+                ),
+                lambda h: h || chr(31)
+            ),
+            'string_agg', ''
+        ),
+        ''
+    );
+
+-- The folders that a system chose: a list, or an object that holds one. Null where it does not say.
+CREATE MACRO chosen_folders(j) AS
+    CASE WHEN left(ltrim(CAST(j AS VARCHAR)), 1) = '['
+         THEN TRY(from_json(CAST(j AS VARCHAR), '["VARCHAR"]'))
+         ELSE TRY(from_json(CAST(j AS VARCHAR), '{"selected_folders": ["VARCHAR"]}')).selected_folders
+    END;

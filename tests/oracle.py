@@ -6,6 +6,7 @@ Written from the definitions, not from the code: one query at a time, citations 
 from __future__ import annotations
 
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import floor
@@ -72,7 +73,46 @@ def score(
     )
     if checked is not None:
         found["groundedness_checked"] = checked
+    if seen := abstention(known):
+        found["abstention"] = seen
     return found
+
+
+def abstention(known: Sequence[tuple[Entry, Row]], k: int = 10) -> dict[str, Any]:
+    """What was answered and what refused, with and without the evidence."""
+    counts: Counter[str] = Counter()
+    for entry, row in known:
+        flagged = (row.get("answer") or {}).get("grounded") is not None or row.get("abstained") is not None
+        if failed(row) or should_refuse_or_not(entry) is None or (row.get("answer") is None and not flagged):
+            continue
+        what = "refused" if refused({"answer": {}, **{n: v for n, v in row.items() if v is not None}}) else "answered"
+        if should_refuse_or_not(entry):
+            counts[f"unanswerable_{what}"] += 1
+            continue
+        counts[f"answerable_{what}"] += 1
+        chunks, docs = set(entry.get("expected_chunk_ids") or ()), set(entry.get("expected_doc_ids") or ())
+        if chunks or docs:
+            there = top(row, "chunk_id", k) & chunks if chunks else top(row, "doc_id", k) & docs
+            counts[f"{what}_{'with' if there else 'without'}_evidence"] += 1
+    if not counts:
+        return {}
+    kinds = [f"{a}_{b}" for a in ("answerable", "unanswerable") for b in ("answered", "refused")]
+    kinds += [f"{a}_{b}_evidence" for a in ("answered", "refused") for b in ("with", "without")]
+    supported, unsupported = counts["answered_with_evidence"], counts["answered_without_evidence"]
+    cautious = counts["refused_with_evidence"]
+    return {
+        "k": k,
+        **{kind: counts[kind] for kind in kinds},
+        "unsupported_rate": mean([1] * unsupported + [0] * supported, None),
+        "over_cautious_rate": mean([1] * cautious + [0] * supported, None),
+    }
+
+
+def should_refuse_or_not(entry: Entry) -> bool | None:
+    """True, false, or None where the labels do not say."""
+    if should_refuse(entry):
+        return True
+    return False if entry.get("answerable") is not None or entry.get("expected_doc_ids") else None
 
 
 def failed(row: Row) -> bool:

@@ -31,7 +31,8 @@ def test_the_first_screen_is_what_the_demo_really_prints() -> None:
 
 @pytest.fixture
 def workspace_db(tmp_path: Path) -> None:
-    """The README speaks of workspace.db and golden.yaml; here they are the demo's."""
+    """The README speaks of workspace.db and golden.yaml; here they are the demo's. Its fixtures are the checkout's."""
+    (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
     run(["demo", "demo"])
     (tmp_path / "demo" / "kb.db").rename(tmp_path / "workspace.db")
     (tmp_path / "demo" / "golden.yaml").rename(tmp_path / "golden.yaml")

@@ -25,6 +25,9 @@ COMMANDS = {
     "explain": "kbeval.cli.metrics",
     "check": "kbeval.cli.check",
     "gate": "kbeval.cli.gate",
+    "grounded": "kbeval.cli.grounded",
+    "import": "kbeval.cli.transfer",
+    "export": "kbeval.cli.transfer",
     "config": "kbeval.cli.config",
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -98,6 +98,7 @@ def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:
 
 
 def _tell_ledger(aggregate: AggregateMetrics) -> None:
+    _tell_abstention(aggregate.abstention)
     ledger = {name: count for name, count in aggregate.ledger.items() if isinstance(count, int)}
     if ledger:
         counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in ledger.items())
@@ -105,6 +106,28 @@ def _tell_ledger(aggregate: AggregateMetrics) -> None:
     provenance = aggregate.provenance
     if provenance:
         click.echo(shown("made by: " + ", ".join(f"{name} {value}" for name, value in provenance.items())))
+
+
+def _tell_abstention(found: Mapping[str, Any]) -> None:
+    """What was answered and what refused, as a table of two by two, and whether the evidence was there."""
+    from kbeval.render.table import Column
+
+    if not found:
+        return
+    click.echo()
+    columns = [Column("", "abstention"), Column("answered", right=True), Column("refused", right=True)]
+    rows = [
+        ["answerable", found.get("answerable_answered"), found.get("answerable_refused")],
+        [
+            f"  with the evidence in the top {found.get('k')}",
+            found.get("answered_with_evidence"),
+            found.get("refused_with_evidence"),
+        ],
+        ["  without it", found.get("answered_without_evidence"), found.get("refused_without_evidence")],
+        ["not answerable", found.get("unanswerable_answered"), found.get("unanswerable_refused")],
+    ]
+    common.print_table(columns, rows, "table")
+    click.echo()
 
 
 def _show_worst(settings: common.Settings, run: Run, count: int, metric: str, form: str) -> None:

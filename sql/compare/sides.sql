@@ -28,3 +28,4 @@ FROM answered AS a
 LEFT JOIN matching AS m ON m.result_no = a.result_no
 LEFT JOIN first_correct AS c ON c.result_no = a.result_no
 LEFT JOIN first_near AS n ON n.result_no = a.result_no
+WHERE a.in_run

@@ -1,6 +1,7 @@
 -- queries: one row a golden query.
 -- columns: query_id, query, answerable, should_refuse (null: the labels do not say),
---          n_expected_chunks, n_expected_docs, n_expected_spans, lang, difficulty, category, query_group
+--          n_expected_chunks, n_expected_docs, n_expected_spans, n_supports, n_support_groups, n_claims,
+--          lang, difficulty, category, query_group
 -- kind: table
 SELECT
     e.id         AS query_id,
@@ -14,6 +15,9 @@ SELECT
     COALESCE(list_unique(e.expected_chunk_ids), 0) AS n_expected_chunks,
     COALESCE(list_unique(e.expected_doc_ids), 0)   AS n_expected_docs,
     COALESCE(len(e.expected_spans), 0)             AS n_expected_spans,
+    COALESCE(len(e.gold_supports), 0)              AS n_supports,
+    COALESCE(len(list_filter(e.required_support_groups, lambda g: len(g) > 0)), 0) AS n_support_groups,
+    COALESCE(len(e.gold_claim_substr), 0)          AS n_claims,
     e.lang       AS lang,
     e.difficulty AS difficulty,
     e.category   AS category,

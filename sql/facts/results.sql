@@ -1,5 +1,6 @@
 -- results: one row a query that a run answered.
--- columns: result_no, run_id, query_id, elapsed_ms, error, failed, n_hits, has_answer, grounded, refused
+-- columns: result_no, run_id, query_id, elapsed_ms, error, failed, n_hits, has_answer, grounded, refused,
+--          flagged (the row itself says grounded or abstained), is_empty (no error, and no text in the answer)
 -- kind: table
 --
 -- A row that cannot be read is a failed query. A failed query has no hits.
@@ -19,7 +20,11 @@ SELECT
             THEN NOT COALESCE(grounded, true) OR COALESCE(abstained, false)
         WHEN has_answer
             THEN trim(COALESCE(answer, ''), E' \t\r\n') = ''
-    END                                           AS refused
+    END                                           AS refused,
+    grounded IS NOT NULL OR abstained IS NOT NULL AS flagged,
+    -- Trimming is slow on long texts, and those are not empty.
+    error IS NULL AND CASE WHEN length(answer) > 99 THEN false
+                           ELSE trim(COALESCE(answer, ''), E' \t\r\n') = '' END AS is_empty
 FROM (
     SELECT
         result_no,

@@ -1,5 +1,7 @@
 -- runs: one row a stored run.
--- columns: run_id, suite, created_at, commit_hash, chunker_version, aggregate_json
+-- columns: run_id, suite, created_at, commit_hash, chunker_version, aggregate_json,
+--          top_k (how many hits it asked for; 10 where it does not say),
+--          system (whose rows they were before they were imported: 'anchors', 'grounded', or null)
 -- kind: table
 SELECT
     CAST(run_id AS VARCHAR)                AS run_id,
@@ -7,5 +9,11 @@ SELECT
     CAST(created_at AS VARCHAR)            AS created_at,
     NULLIF(CAST(commit_hash AS VARCHAR), '') AS commit_hash,
     TRY(CAST(config_snapshot_json AS VARCHAR) ->> '$.chunker_version') AS chunker_version,
-    CAST(aggregate_json AS VARCHAR)        AS aggregate_json
+    CAST(aggregate_json AS VARCHAR)        AS aggregate_json,
+    COALESCE(
+        json_rank(TRY(CAST(config_snapshot_json AS VARCHAR) -> '$.eval_k')),
+        json_rank(TRY(CAST(config_snapshot_json AS VARCHAR) -> '$.k')),
+        10
+    )                                      AS top_k,
+    TRY(CAST(config_snapshot_json AS VARCHAR) ->> '$.kbeval.system') AS system
 FROM stored_runs

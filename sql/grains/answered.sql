@@ -2,22 +2,37 @@
 -- kind: table
 -- columns:
 --   result_no, run_id, query_id
---   in_run                 the run has a row for it (false only where missing queries count as zero)
+--   system                 whose rows they were: 'anchors', 'grounded', or null for a knowledge base's own
+--   in_run                 the run has a row for it
+--   is_counted             false: it has no row, and missing queries are not to count as zero
 --   is_golden              the golden file has it; the columns from should_refuse on are empty where not
 --   failed, elapsed_ms     the row holds an error; how long it took
+--   timed_out              the error is a timeout
 --   n_hits                 hits that came back
 --   has_answer, grounded, refused
+--   flagged                the row says itself whether the system abstained or was grounded
+--   is_empty               no error, and no text in the answer
 --   n_citations, n_citations_resolved, chunks_known (false: there is nothing to resolve them against)
 --   should_refuse          true, false, or null where the labels do not say
 --   n_expected_chunks (expected_spans, where a query names no chunk), n_expected_docs
 --   n_rules, n_rules_broken
+--   n_supports, n_support_groups
+--   supports_complete_rank the rank by which the first group of supports was found whole
+--   names_folders, in_scope the row says which folders were searched; a support lies in one of them
+--   has_references, cites_support
+--   judge_groundedness, judge_correctness, judge_tokens, judge_cost_usd
+--   claim_holds            the answer holds a gold claim, or there is none to hold
+--   claim_cited            it cites only what was retrieved, and something expected; nothing, where nothing is expected
+--   gold_complete_rank     the rank by which all expected chunks were found
 --   category, difficulty, lang, query_group
 WITH asked AS (
-    SELECT result_no, run_id, query_id, true AS in_run, failed, elapsed_ms, n_hits, has_answer, grounded, refused
+    SELECT
+        result_no, run_id, query_id, true AS in_run, error, failed, elapsed_ms, n_hits, has_answer, grounded, refused,
+        flagged, is_empty
     FROM results
 
     UNION ALL
-    SELECT result_no, run_id, query_id, false, false, NULL, 0, false, NULL, NULL
+    SELECT result_no, run_id, query_id, false, NULL, false, NULL, 0, false, NULL, NULL, false, false
     FROM missing_queries
 ),
 
@@ -29,14 +44,19 @@ SELECT
     a.result_no,
     a.run_id,
     a.query_id,
+    u.system,
     a.in_run,
+    a.in_run OR s.missing_as_zero       AS is_counted,
     q.query_id IS NOT NULL              AS is_golden,
     a.failed,
-    a.elapsed_ms,
+    COALESCE(n.total_ms, a.elapsed_ms)  AS elapsed_ms,
+    COALESCE(LOWER(a.error) LIKE '%timeout%' OR LOWER(a.error) LIKE '%timed out%', false) AS timed_out,
     a.n_hits,
     a.has_answer,
     a.grounded,
     a.refused,
+    a.flagged,
+    a.is_empty,
     COALESCE(c.n_citations, 0)          AS n_citations,
     COALESCE(c.n_citations_resolved, 0) AS n_citations_resolved,
     k.known                             AS chunks_known,
@@ -46,12 +66,33 @@ SELECT
     COALESCE(q.n_expected_docs, 0)      AS n_expected_docs,
     COALESCE(ru.n_rules, 0)             AS n_rules,
     COALESCE(ru.n_rules_broken, 0)      AS n_rules_broken,
+    COALESCE(q.n_supports, 0)           AS n_supports,
+    COALESCE(q.n_support_groups, 0)     AS n_support_groups,
+    n.complete_rank                     AS supports_complete_rank,
+    COALESCE(n.names_folders, false)    AS names_folders,
+    COALESCE(n.in_scope, false)         AS in_scope,
+    COALESCE(n.has_references, false)   AS has_references,
+    COALESCE(n.cites_support, false)    AS cites_support,
+    n.judge_groundedness,
+    n.judge_correctness,
+    n.judge_tokens,
+    n.judge_cost_usd,
+    q.n_claims = 0 OR COALESCE(t.n_claims_found, 0) > 0 AS claim_holds,
+    CASE
+        WHEN q.n_expected_chunks = 0 THEN COALESCE(t.n_cited, 0) = 0
+        ELSE COALESCE(t.n_cited_gold, 0) > 0 AND t.n_cited_unseen = 0
+    END                                 AS claim_cited,
+    t.gold_complete_rank,
     q.category,
     q.difficulty,
     q.lang,
     q.query_group
 FROM asked AS a
 CROSS JOIN resolvable AS k
+CROSS JOIN settings AS s
+JOIN runs AS u ON u.run_id = a.run_id
 LEFT JOIN queries AS q ON q.query_id = a.query_id
 LEFT JOIN rule_matches AS ru ON ru.result_no = a.result_no
 LEFT JOIN citation_matches AS c ON c.result_no = a.result_no
+LEFT JOIN anchor_checks AS n ON n.result_no = a.result_no
+LEFT JOIN claim_checks AS t ON t.result_no = a.result_no

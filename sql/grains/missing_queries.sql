@@ -1,4 +1,5 @@
--- missing_queries: golden queries that a run has no row for; empty unless missing queries are to count as zero.
+-- missing_queries: golden queries that a run has no row for. Only where missing queries are to count as zero, and in
+-- traces of grounded answering, where they always count.
 -- columns: result_no (negative: no stored row), run_id, query_id
 -- kind: table
 SELECT
@@ -6,7 +7,7 @@ SELECT
     r.run_id,
     q.query_id
 FROM settings AS s
-JOIN runs AS r ON s.missing_as_zero
+JOIN runs AS r ON s.missing_as_zero OR r.system = 'grounded'
 CROSS JOIN queries AS q
 LEFT JOIN results AS f ON f.run_id = r.run_id AND f.query_id = q.query_id
 WHERE f.result_no IS NULL

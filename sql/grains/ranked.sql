@@ -4,6 +4,7 @@
 --   position, rank, chunk_id, doc_id, score
 --   is_expected_chunk      the best-ranked appearance of an expected chunk
 --   is_expected_doc        the best-ranked appearance of an expected document
+--   is_support             the best-ranked appearance of a chunk that is a gold support
 SELECT
     a.*,
     h.position,
@@ -12,7 +13,8 @@ SELECT
     h.doc_id,
     h.score,
     COALESCE(e.is_expected_chunk, false) AS is_expected_chunk,
-    COALESCE(e.is_expected_doc, false)   AS is_expected_doc
+    COALESCE(e.is_expected_doc, false)   AS is_expected_doc,
+    COALESCE(e.is_support, false)        AS is_support
 FROM answered AS a
 LEFT JOIN hits AS h ON h.result_no = a.result_no
 LEFT JOIN expected_hits AS e ON e.result_no = h.result_no AND e.position = h.position

@@ -1,0 +1,36 @@
+"""`kbeval grounded`: grounded question answering in one go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kbeval.cli import common
+
+
+@click.command("grounded")
+@click.option("--gold", required=True, metavar="FILE", help="gold.jsonl: questions, claims and citations")
+@click.option("--trace", required=True, metavar="FILE", help="trace.jsonl: what the system retrieved and answered")
+@click.option(
+    "--k", type=click.IntRange(1, 1_000_000), default=5, show_default=True, help="for the recall of citations"
+)
+@click.option("--gates", metavar="NAME=VALUE,…", help="[default: precision=0.80,chr=0.75,under=0.05,over=0.10]")
+@common.engine_options
+def grounded_command(gold: str, trace: str, k: int, gates: str | None, **flags: Any) -> int:  # noqa: ANN401
+    """Score a trace against a gold file, without a database; prints JSON, exit code 1 if a gate fails.
+
+    precision and chr are least values, under and over (refusal) greatest ones. 'kbeval import grounded' keeps the
+    run in a database instead, to be compared and watched over time.
+    """
+    from kbeval.grounded import parse_gates, score_trace
+
+    settings = common.Settings(**flags)
+    limits = None if gates is None else parse_gates(gates)
+    with common.Progress() as progress:
+        options = settings.score_options(on_step=progress.step)
+        found, warnings = score_trace(gold, trace, k=k, gates=limits, options=options)
+    common.print_json(found)
+    for warning in warnings:
+        common.warn(warning)
+    return 0 if found["pass"] else 1

@@ -1,0 +1,154 @@
+"""The anchor-labelled system's results folder: `results.jsonl` and `config.json`; the folder's name is the run's id."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kbeval.errors import KbevalError, UsageError
+from kbeval.files import write_whole
+from kbeval.importers import ImportedRun
+from kbeval.importers.lines import ImportFaultError, id_of, objects, read_text, written
+
+RESULTS, CONFIG, METRICS, SUMMARY = "results.jsonl", "config.json", "metrics.json", "summary.md"
+CUT_AT = 200
+# What a row is called there, and here.
+_NAMES = {"test_case_id": "query_id", "question": "query", "retrieved_chunks": "hits_top_k"}
+# Fields of a row that already had one of our names; kept apart, so that nothing is lost.
+_APART = "kbeval_source"
+
+
+def read_folder(folder: Path, suite: str = "anchors") -> ImportedRun:
+    """A results folder as a run. All broken lines are named at once."""
+    if not folder.is_dir():
+        msg = f"{folder} is not a folder with {RESULTS}"
+        raise UsageError(msg)
+    results = folder / RESULTS
+    run_id = folder.resolve().name
+    if id_of(run_id) is None:
+        msg = f"{folder}: the folder's name is the run's id, and this one is none"
+        raise UsageError(msg)
+    faults: list[str] = []
+    rows: dict[str, tuple[int, str]] = {}
+    for number, found in objects(results, faults):
+        query_id = id_of(found.get("test_case_id"))
+        if fault := _fault(found, query_id):
+            faults.append(f"line {number}: {fault}")
+        elif query_id is not None and query_id in rows:
+            faults.append(f"line {number}: test_case_id {query_id!r} is used before, at line {rows[query_id][0]}")
+        elif query_id is not None:
+            rows[query_id] = number, written(to_row(found))
+    if faults:
+        raise ImportFaultError(results, faults)
+    config, warnings = _read_config(folder)
+    texts = [(query_id, text) for query_id, (_, text) in rows.items()]
+    return ImportedRun(run_id, suite, "anchors", config, texts, _written_at(results), warnings)
+
+
+def _fault(found: Mapping[str, Any], query_id: str | None) -> str | None:
+    if query_id is None:
+        return "has no test_case_id" if "test_case_id" not in found else "test_case_id is not text"
+    for name in ("retrieved_chunks", "references"):
+        items = found.get(name)
+        if items is not None and not (isinstance(items, list) and all(isinstance(item, dict) for item in items)):
+            return f"{name} is not a list of objects"
+    if not isinstance(found.get("answer"), str | None):
+        return "answer is not text"
+    if not isinstance(found.get("abstained"), bool | None):
+        return "abstained is not true or false"
+    return None
+
+
+def _read_config(folder: Path) -> tuple[dict[str, Any], list[str]]:
+    path = folder / CONFIG
+    if not path.exists():
+        return {}, [f"{folder} has no {CONFIG}: the run is imported without its configuration"]
+    try:
+        config = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
+        msg = f"{path} is not valid JSON: {getattr(error, 'msg', 'it is nested too deeply')}; nothing was imported"
+        raise KbevalError(msg) from error
+    if not isinstance(config, dict):
+        msg = f"{path} is not a JSON object; nothing was imported"
+        raise KbevalError(msg)
+    config.pop("kbeval", None)
+    return config, []
+
+
+def _written_at(path: Path) -> str:
+    moment = datetime.fromtimestamp(path.stat().st_mtime_ns // 1000 / 1e6, tz=UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+# --- rows there, and rows here -----------------------------------------------------------------------
+
+
+def to_row(found: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of theirs as one of ours. Nothing is lost: see from_row."""
+    row: dict[str, Any] = {}
+    apart = {name: found[name] for name in (*_NAMES.values(), _APART) if name in found}
+    for name, value in found.items():
+        if name in apart:
+            continue
+        if name == "test_case_id":
+            row["query_id"] = id_of(value)
+        elif name == "answer":
+            row["answer"] = None if value is None else {"answer": value}
+        else:
+            row[_NAMES.get(name, name)] = value
+    if isinstance(found.get("test_case_id"), int):
+        apart["test_case_id"] = found["test_case_id"]
+    return {**row, _APART: apart} if apart else row
+
+
+def from_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of ours as it was theirs."""
+    theirs = {ours: name for name, ours in _NAMES.items()}
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if name == "answer" and isinstance(value, dict):
+            found["answer"] = value.get("answer")
+        elif name != _APART:
+            found[theirs.get(name, name)] = value
+    apart = row.get(_APART)
+    return {**found, **apart} if isinstance(apart, dict) else found
+
+
+def cut_texts(found: dict[str, Any]) -> dict[str, Any]:
+    """The row with the texts of its chunks cut short, as such runs are kept."""
+    chunks = found.get("retrieved_chunks")
+    if not isinstance(chunks, list):
+        return found
+    return {**found, "retrieved_chunks": [_cut(chunk) for chunk in chunks]}
+
+
+def _cut(chunk: Any) -> Any:  # noqa: ANN401
+    text = chunk.get("text") if isinstance(chunk, dict) else None
+    if not isinstance(text, str) or len(text) <= CUT_AT or (text.endswith("...") and len(text) <= CUT_AT + 3):
+        return chunk
+    return {**chunk, "text": text[:CUT_AT] + "..."}
+
+
+# --- writing the folder back -------------------------------------------------------------------------
+
+
+def write_folder(
+    folder: Path, rows: Sequence[Mapping[str, Any]], config: Mapping[str, Any], created_at: str, *, full_text: bool
+) -> None:
+    """Write `results.jsonl` and `config.json` as they were read."""
+    theirs = (from_row(row) for row in rows)
+    lines = [written(found if full_text else cut_texts(found)) for found in theirs]
+    write_whole(folder / RESULTS, "".join(f"{line}\n" for line in lines))
+    own = {name: value for name, value in config.items() if name != "kbeval"}
+    write_whole(folder / CONFIG, json.dumps(own, ensure_ascii=False, indent=2) + "\n")
+    # When the run was made is known by when its file was written.
+    try:
+        moment = datetime.strptime(created_at, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=UTC)
+    except ValueError:
+        return
+    nanoseconds = round(moment.timestamp() * 1e6) * 1000
+    os.utime(folder / RESULTS, ns=(nanoseconds, nanoseconds))

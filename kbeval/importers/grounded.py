@@ -1,0 +1,75 @@
+"""Traces of grounded question answering: `{"qid", "q", "retrieved_ids", "answer_json": {"claim", "citations"}}`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from kbeval.importers import ImportedRun
+from kbeval.importers.lines import ImportFaultError, id_of, objects, written
+
+REFUSAL = "not in context"
+
+
+def read_trace(path: Path, run_id: str, suite: str = "grounded") -> ImportedRun:
+    """A trace file as a run. The last line of a question counts; all broken lines are named at once."""
+    faults: list[str] = []
+    rows: dict[str, str] = {}
+    repeated = 0
+    for number, found in objects(path, faults):
+        query_id = id_of(found.get("qid"))
+        if fault := _fault(found, query_id):
+            faults.append(f"line {number}: {fault}")
+        elif query_id is not None:
+            repeated += query_id in rows
+            rows[query_id] = written(to_row(found, query_id))
+    if faults:
+        raise ImportFaultError(path, faults)
+    warnings = [f"{path}: {repeated:,} repeated traces; the last of each question counts"] if repeated else []
+    moment = datetime.fromtimestamp(path.stat().st_mtime, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return ImportedRun(run_id, suite, "grounded", {}, list(rows.items()), moment, warnings)
+
+
+def _fault(found: Mapping[str, Any], query_id: str | None) -> str | None:
+    if query_id is None:
+        return "has no qid" if "qid" not in found else "qid is not text"
+    if not _are_ids(found.get("retrieved_ids")):
+        return "retrieved_ids is not a list of ids"
+    answer = found.get("answer_json")
+    if answer is None:
+        return None
+    if not isinstance(answer, dict):
+        return "answer_json is not an object"
+    if not isinstance(answer.get("claim"), str | None):
+        return "answer_json.claim is not text"
+    return None if _are_ids(answer.get("citations")) else "answer_json.citations is not a list of ids"
+
+
+def _are_ids(value: Any) -> bool:  # noqa: ANN401
+    return value is None or (isinstance(value, list) and all(id_of(item) is not None for item in value))
+
+
+def to_row(found: Mapping[str, Any], query_id: str) -> dict[str, Any]:
+    """A trace as one of our rows; what we do not know stays in it."""
+    answer = found.get("answer_json") or {}
+    claim = answer.get("claim") or ""
+    refused = claim.strip().casefold() == REFUSAL
+    rest = {name: value for name, value in found.items() if name not in ("qid", "q", "retrieved_ids", "answer_json")}
+    more = {name: value for name, value in answer.items() if name not in ("claim", "citations")}
+    return {
+        **rest,
+        "query_id": query_id,
+        "query": found.get("q"),
+        "hits_top_k": [
+            {"rank": rank, "chunk_id": id_of(item)}
+            for rank, item in enumerate(found.get("retrieved_ids") or [], start=1)
+        ],
+        "answer": {
+            **more,
+            "answer": claim,
+            "grounded": not refused,
+            "citations": [{"chunk_id": id_of(item)} for item in answer.get("citations") or []],
+        },
+    }

@@ -1,0 +1,72 @@
+"""Reads JSON lines from files that other programs wrote; every fault is found, and named by its line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from kbeval.errors import KbevalError
+
+
+class ImportFaultError(KbevalError):
+    """A file cannot be imported; every broken line is named."""
+
+    def __init__(self, path: Path, faults: list[str]) -> None:
+        if len(faults) == 1:
+            super().__init__(f"{path}, {faults[0]}; nothing was imported")
+        else:
+            super().__init__(f"{path}: {len(faults):,} broken lines; nothing was imported:", faults)
+
+
+def read_text(path: Path) -> str:
+    """A file's text, with or without a byte-order mark."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        msg = f"there is no file {path}"
+        raise KbevalError(msg) from None
+    except UnicodeDecodeError as error:
+        msg = f"{path} is not text in UTF-8 (byte {error.start:,})"
+        raise KbevalError(msg) from error
+    except (OSError, ValueError) as error:
+        msg = f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        raise KbevalError(msg) from error
+
+
+def objects(path: Path, faults: list[str]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSONL file with their line numbers; empty lines are passed over, faults are collected."""
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        text = line.strip()
+        if not text:
+            continue
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            why = getattr(error, "msg", "it is nested too deeply")
+            faults.append(f"line {number}: is not valid JSON: {why}")
+            continue
+        if isinstance(found, dict):
+            yield number, found
+        else:
+            faults.append(f"line {number}: is not a JSON object")
+
+
+def id_of(value: Any) -> str | None:  # noqa: ANN401  (whatever stands there)
+    """An id is text; a number is its digits. None where it is neither, or half a character."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str) or not value:
+        return None
+    return value if "\x00" not in value and value.encode("utf-8", "replace").decode() == value else None
+
+
+def written(value: Any) -> str:  # noqa: ANN401  (anything that JSON can hold)
+    """JSON as it is stored: text as text where it can be, escaped where it is half a character."""
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(value)
+    return text

@@ -1,0 +1,34 @@
+-- anchor_rows: what rows of the anchor-labelled system hold beside hits and answer, opened once.
+-- columns: result_no, hits, reference_list, folders, total_ms, judge_groundedness, judge_correctness, judge_tokens,
+--          judge_cost_usd
+-- kind: table
+SELECT
+    r.result_no,
+    a.hits_top_k                               AS hits,
+    a."references"                             AS reference_list,
+    chosen_folders(COALESCE(NULLIF(a.folder_selection, 'null'), a.debug.folder_selection)) AS folders,
+    json_number(a.latency.total_ms)            AS total_ms,
+    json_number(a.groundedness.score)          AS judge_groundedness,
+    json_number(a.correctness.score)           AS judge_correctness,
+    json_number(a.cost.judge_tokens)           AS judge_tokens,
+    json_number(a.cost.judge_cost_usd)         AS judge_cost_usd
+FROM (
+    SELECT
+        CAST(run_id AS VARCHAR)   AS run_id,
+        CAST(query_id AS VARCHAR) AS query_id,
+        TRY(from_json(CAST(result_json AS VARCHAR), '{
+            "hits_top_k": [{
+                "rel_path": "VARCHAR", "doc_path": "VARCHAR", "heading_path": "JSON",
+                "text": "VARCHAR", "snippet": "VARCHAR"
+            }],
+            "references": [{"rel_path": "VARCHAR", "heading_path": "JSON"}],
+            "folder_selection": "JSON",
+            "debug": {"folder_selection": "JSON"},
+            "latency": {"total_ms": "JSON"},
+            "groundedness": {"score": "JSON"},
+            "correctness": {"score": "JSON"},
+            "cost": {"judge_tokens": "JSON", "judge_cost_usd": "JSON"}
+        }'))                      AS a
+    FROM stored_anchors
+) AS s
+JOIN results AS r ON r.run_id = s.run_id AND r.query_id = s.query_id

@@ -1,0 +1,8 @@
+-- answerable: questions that can be answered.
+-- system: grounded
+-- grain: answered
+-- over:  is_golden
+-- missing: counted
+-- agg:   count
+-- none:  0
+MAX(CASE WHEN NOT should_refuse THEN 1 ELSE 0 END)

@@ -1,0 +1,8 @@
+-- answered: questions that were answered, those without a trace included.
+-- system: grounded
+-- grain: answered
+-- over:  is_golden
+-- missing: counted
+-- agg:   count
+-- none:  0
+MAX(CASE WHEN COALESCE(NOT refused, true) THEN 1 ELSE 0 END)

@@ -1,0 +1,5 @@
+-- judge_groundedness: what the judge gave for groundedness, 0 to 5.
+-- system: anchors
+-- grain: answered
+-- over:  in_run
+MAX(judge_groundedness)

@@ -1,0 +1,7 @@
+-- judge_tokens: tokens that judging took, in all.
+-- system: anchors
+-- grain: answered
+-- over:  in_run
+-- agg:   sum
+-- better: lower
+MAX(judge_tokens)

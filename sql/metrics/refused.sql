@@ -1,0 +1,8 @@
+-- refused: questions that were refused.
+-- system: grounded
+-- grain: answered
+-- over:  is_golden
+-- missing: counted
+-- agg:   count
+-- none:  0
+MAX(CASE WHEN refused THEN 1 ELSE 0 END)

@@ -1,0 +1,587 @@
+"""Anchor labels and grounded question answering: imported, scored as the oracles say, exported as they came."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbeval.aggregates import score_runs
+from kbeval.cli import run
+from kbeval.errors import UsageError
+from kbeval.importers.anchors import from_row, read_folder, to_row
+from kbeval.importers.grounded import read_trace
+from kbeval.importers.writing import write_runs
+from tests import system_oracles
+from tests.workspace import Workspace
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+HYBRID = FIXTURES / "anchors" / "2026-03-05-hybrid"
+
+
+def write_results(folder: Path, rows: Sequence[Any], config: Any = None) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+    (folder / "results.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def score_anchors(tmp_path: Path, rows: Sequence[Any], golden: Sequence[Any], config: Any = None) -> dict[str, Any]:
+    database, labels = tmp_path / "a.db", tmp_path / "golden.json"
+    labels.write_text(json.dumps([{"query": "?", **entry} for entry in golden]))
+    write_runs(database, [read_folder(write_results(tmp_path / "run", rows, config or {}))])
+    return score_runs(database, labels).aggregates["run"].to_dict()
+
+
+def chunk(path: str, heading: Any, text: str | None = "text", rank: int = 1, chunk_id: str = "c") -> dict[str, Any]:
+    return {"chunk_id": chunk_id, "rel_path": path, "heading_path": heading, "text": text, "rank": rank}
+
+
+# --- headings, snippets, groups ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("support", "found", "is_match"),
+    [
+        ("# A", "# A", True),
+        ("# A", "# A > ## B", True),
+        ("# A > ## B", "# A", False),
+        ("Step 1", "Step 10", False),
+        ("Step 1", "Step 1 > More", True),
+        ("### A", "#   A  ", True),
+        ("A > B  c", "# A > ## B c", True),
+        (["A", "B"], "# A > ## B > ### C", True),
+        ("", "# Anything", True),
+        ("# A", "", False),
+        ("# a", "# A", False),
+        ("# C#", "# C#", True),
+    ],
+)
+def test_a_heading_begins_with_the_supports_heading_by_heading(
+    tmp_path: Path, support: Any, found: Any, is_match: bool
+) -> None:
+    rows = [{"test_case_id": "t", "retrieved_chunks": [chunk("p.md", found)]}]
+    labels = [{"id": "t", "gold_supports": [{"rel_path": "p.md", "heading_path": support}]}]
+    assert score_anchors(tmp_path, rows, labels)["support_mrr"] == float(is_match)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_match", "unverified"),
+    [
+        ("it holds the Needle here", True, 0),
+        ("it does not", False, 0),
+        ("x" * 200 + "...", True, 1),
+        ("x" * 197 + "...", True, 1),
+        ("x" * 150 + "...", False, 0),
+        (None, True, 1),
+    ],
+)
+def test_a_snippet_must_be_in_the_text_unless_the_text_was_cut_short(
+    tmp_path: Path, text: str | None, is_match: bool, unverified: int
+) -> None:
+    rows = [{"test_case_id": "t", "retrieved_chunks": [chunk("p.md", "# A", text)]}]
+    labels = [{"id": "t", "gold_supports": [{"rel_path": "p.md", "heading_path": "A", "snippets": ["nope", "needle"]}]}]
+    found = score_anchors(tmp_path, rows, labels)
+    assert found["support_mrr"] == float(is_match)
+    assert found["ledger"].get("unverified_supports", 0) == unverified
+
+
+def test_all_of_one_group_are_needed_and_any_group_will_do(tmp_path: Path) -> None:
+    supports = [{"rel_path": f"{n}.md", "heading_path": ""} for n in range(3)]
+    labels = [{"id": "t", "gold_supports": supports, "required_support_groups": [[0, 1], [2]], "category": "any"}]
+    rows = [
+        {
+            "test_case_id": "t",
+            "retrieved_chunks": [
+                chunk("0.md", "", rank=1, chunk_id="a"),
+                chunk("1.md", "", rank=4, chunk_id="b"),
+                chunk("2.md", "", rank=7, chunk_id="c"),
+            ],
+        }
+    ]
+    found = score_anchors(tmp_path, rows, labels, {"k": 4})
+    assert found["support_recall_all_at_k"] == {"1": 0.0, "3": 0.0, "4": 1.0, "5": 1.0, "10": 1.0}
+    assert found["support_recall_any_at_k"]["1"] == 1.0
+
+
+def test_a_runs_own_k_does_not_depend_on_its_company(tmp_path: Path) -> None:
+    labels = tmp_path / "golden.json"
+    labels.write_text(json.dumps([{"id": "t", "query": "?", "gold_supports": [{"rel_path": "p", "heading_path": ""}]}]))
+    rows = [{"test_case_id": "t", "retrieved_chunks": [chunk("p", "")]}]
+    runs = [read_folder(write_results(tmp_path / f"k{k}", rows, {"k": k})) for k in (4, 7)]
+    write_runs(tmp_path / "a.db", runs)
+    both, alone = score_runs(tmp_path / "a.db", labels), score_runs(tmp_path / "a.db", labels, ["k4"])
+    assert both.aggregates["k4"].to_json() == alone.aggregates["k4"].to_json()
+    assert "4" in both.aggregates["k4"].to_dict()["support_precision_at_k"]
+    assert "7" not in both.aggregates["k4"].to_dict()["support_precision_at_k"]
+
+
+# --- oracles -----------------------------------------------------------------------------------------
+
+PATHS = st.sampled_from(["a.md", "area/b.md", "area/deep/c.md"])
+HEADINGS = st.sampled_from(["", "# A", "# A > ## B", "A > B", "# Step 1", "# Step 10", "A"])
+TEXTS = st.sampled_from(["the needle", "NEEDLE", "hay", "x" * 200 + "...", ""])
+SUPPORTS = st.lists(
+    st.fixed_dictionaries(
+        {"rel_path": PATHS, "heading_path": HEADINGS, "snippets": st.lists(st.just("Needle"), max_size=1)}
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+@st.composite
+def anchor_labels(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    entry: dict[str, Any] = {"id": name}
+    if draw(st.booleans()):
+        entry["gold_supports"] = draw(SUPPORTS)
+        if draw(st.booleans()):
+            numbers = st.integers(0, len(entry["gold_supports"]) - 1)
+            entry["required_support_groups"] = draw(st.lists(st.lists(numbers, max_size=2, unique=True), max_size=2))
+    if draw(st.booleans()):
+        entry["answerable"] = draw(st.booleans())
+    return entry
+
+
+@st.composite
+def anchor_rows(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    ranks = draw(st.lists(st.integers(1, 12), max_size=5, unique=True))
+    row: dict[str, Any] = {
+        "test_case_id": name,
+        "retrieved_chunks": [
+            chunk(draw(PATHS), draw(HEADINGS), draw(TEXTS), rank, draw(st.sampled_from("cde")))
+            for rank in sorted(ranks)
+        ],
+    }
+    if draw(st.booleans()):
+        row["answer"] = draw(st.sampled_from(["", " ", "yes", None]))
+    if draw(st.booleans()):
+        row["abstained"] = draw(st.booleans())
+    if draw(st.booleans()):
+        row["references"] = [{"rel_path": draw(PATHS), "heading_path": draw(HEADINGS)}]
+    if draw(st.booleans()):
+        row["folder_selection"] = draw(
+            st.sampled_from([["area"], ["area/"], ["other"], {"selected_folders": ["area/deep"]}])
+        )
+    elif draw(st.booleans()):
+        row["debug"] = {"folder_selection": {"selected_folders": draw(st.sampled_from([["area"], [], ["."]]))}}
+    if draw(st.integers(0, 5)) == 0:
+        row["error"] = draw(st.sampled_from(["Timeout after 30 s", "boom"]))
+    if draw(st.booleans()):
+        row["groundedness"] = {"score": draw(st.integers(0, 5))}
+    return row
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_anchor_metrics_agree_with_the_oracle(data: st.DataObject) -> None:
+    names = [f"t{n}" for n in range(data.draw(st.integers(1, 5)))]
+    golden = [data.draw(anchor_labels(name)) for name in names]
+    rows = [data.draw(anchor_rows(name)) for name in [*names, "unknown"]]
+    with TemporaryDirectory() as name:
+        found = score_anchors(Path(name), rows, golden, {"k": 4})
+    wanted = system_oracles.anchors(rows, golden, 4)
+    mine = {key: found[key] for key in found if key in wanted or key.startswith(("support_", "scope", "attribution"))}
+    assert mine == wanted
+
+
+GOLD = st.fixed_dictionaries(
+    {
+        "answerable": st.booleans(),
+        "gold_claim_substr": st.lists(st.sampled_from(["Nine euros", "abc", "fifteen"]), max_size=2),
+        "gold_citations": st.lists(st.sampled_from(["c1", "c2"]), max_size=2, unique=True),
+    }
+)
+TRACES = st.fixed_dictionaries(
+    {
+        "qid": st.sampled_from(["t0", "t1", "t2", "t3", "other"]),
+        "retrieved_ids": st.lists(st.sampled_from(["c1", "c2", "c3", "c4", "c5", "c6", "c7"]), max_size=7),
+        "answer_json": st.none()
+        | st.fixed_dictionaries(
+            {
+                "claim": st.sampled_from(["", "nine EUROS", " NOT in Context ", "not in context.", "abc fifteen"]),
+                "citations": st.lists(st.sampled_from(["c1", "c2", "c9"]), max_size=2),
+            }
+        ),
+    }
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(GOLD, min_size=1, max_size=4), st.lists(TRACES, max_size=6))
+def test_grounded_metrics_agree_with_the_oracle(gold: list[dict[str, Any]], traces: list[dict[str, Any]]) -> None:
+    items = [{"qid": f"t{number}", "question": "?", **item} for number, item in enumerate(gold)]
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "gold.jsonl").write_text("\n".join(map(json.dumps, items)))
+        (folder / "trace.jsonl").write_text("\n".join(map(json.dumps, traces)))
+        write_runs(folder / "g.db", [read_trace(folder / "trace.jsonl", "run")])
+        found = score_runs(folder / "g.db", folder / "gold.jsonl").aggregates["run"].extra
+    wanted = system_oracles.grounded(traces, items)
+    assert {**found, "citation_recall_at_k": found["citation_recall_at_k"][5]} == wanted
+
+
+# --- grounded in one go ------------------------------------------------------------------------------
+
+
+def one_go(capsys: pytest.CaptureFixture[str], gold: Path, trace: Path, *more: str) -> tuple[int, Any, str]:
+    code = run(["grounded", "--gold", str(gold), "--trace", str(trace), *more])
+    out, err = capsys.readouterr()
+    return code, json.loads(out) if out else None, err
+
+
+def test_the_worked_example_is_all_right(capsys: pytest.CaptureFixture[str]) -> None:
+    code, found, err = one_go(capsys, FIXTURES / "grounded" / "gold.jsonl", FIXTURES / "grounded" / "trace.jsonl")
+    assert (code, err) == (0, "")
+    assert found == {
+        "answered": 2,
+        "refused": 1,
+        "answerable": 2,
+        "unanswerable": 1,
+        "precision": 1.0,
+        "chr": 1.0,
+        "under_refusal": 0.0,
+        "over_refusal": 0.0,
+        "recall@k": 1.0,
+        "k": 5,
+        "gates": {"precision": 0.8, "chr": 0.75, "under": 0.05, "over": 0.1},
+        "pass": True,
+    }
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[Path, Path]:
+    gold, trace = tmp_path / "gold.jsonl", tmp_path / "trace.jsonl"
+    gold.write_text((FIXTURES / "grounded" / "gold.jsonl").read_text())
+    trace.write_text((FIXTURES / "grounded" / "trace.jsonl").read_text())
+    return gold, trace
+
+
+def test_no_answers_at_all_are_precise_but_over_cautious(
+    pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold, trace = pair
+    refusal = {"claim": "  NOT IN CONTEXT ", "citations": []}
+    trace.write_text("\n".join(json.dumps({"qid": f"t00{n}", "answer_json": refusal}) for n in (1, 2, 3)))
+    code, found, _ = one_go(capsys, gold, trace)
+    assert (found["precision"], found["chr"], found["over_refusal"], found["recall@k"]) == (1.0, 1.0, 1.0, 0.0)
+    assert (code, found["pass"]) == (1, False)
+
+
+def test_marks_empty_lines_repeats_and_other_line_ends_do_no_harm(
+    pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold, trace = pair
+    lines = trace.read_text().splitlines()
+    wrong = json.dumps({"qid": "t001", "answer_json": {"claim": "not in context"}})
+    trace.write_bytes(b"\xef\xbb\xbf" + "\r\n\r\n".join([wrong, *lines, ""]).encode())
+    code, found, err = one_go(capsys, gold, trace)
+    assert (code, found["precision"]) == (0, 1.0)
+    assert "1 repeated traces; the last of each question counts" in err
+
+
+def test_a_question_without_a_trace_counts_as_answered_with_nothing(
+    pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold, trace = pair
+    trace.write_text("\n".join(trace.read_text().splitlines()[:1]))
+    code, found, _ = one_go(capsys, gold, trace)
+    assert (found["answered"], found["precision"], found["under_refusal"]) == (3, 0.3333, 1.0)
+    assert code == 1
+
+
+@pytest.mark.parametrize(("gates", "code"), [("precision=1,under=0", 0), ("over=0", 0), ("", 0), ("chr=1", 0)])
+def test_gates_can_be_chosen(
+    pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str], gates: str, code: int
+) -> None:
+    assert one_go(capsys, *pair, "--gates", gates)[0] == code
+
+
+@pytest.mark.parametrize(
+    ("gates", "said"),
+    [
+        ("precison=1", "did you mean 'precision'?"),
+        ("chr=2", "not a number from 0 to 1"),
+        ("chr", "not a number from 0"),
+    ],
+)
+def test_wrong_gates_are_usage_errors(
+    pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str], gates: str, said: str
+) -> None:
+    code, _, err = one_go(capsys, *pair, "--gates", gates)
+    assert (code, said in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("{", "line 4: is not valid JSON"),
+        ("[]", "line 4: is not a JSON object"),
+        ("{}", "line 4: has no qid"),
+        ('{"qid": "x", "retrieved_ids": "c"}', "line 4: retrieved_ids is not a list of ids"),
+        ('{"qid": "x", "answer_json": "y"}', "line 4: answer_json is not an object"),
+        ('{"qid": "x", "answer_json": {"claim": 3}}', "line 4: answer_json.claim is not text"),
+        ('{"qid": "x", "answer_json": {"citations": [[]]}}', "line 4: answer_json.citations is not a list of ids"),
+    ],
+)
+def test_a_broken_trace_names_its_line(
+    pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str], line: str, said: str
+) -> None:
+    gold, trace = pair
+    trace.write_text(trace.read_text() + line)
+    code, found, err = one_go(capsys, gold, trace)
+    assert (code, found) == (2, None)
+    assert said in err
+
+
+def test_files_that_are_not_there_are_named(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = one_go(capsys, pair[0], Path("gone.jsonl"))
+    assert (code, err) == (2, "kbeval: there is no file gone.jsonl\n")
+
+
+# --- import ------------------------------------------------------------------------------------------
+
+
+def imported(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    code = run(["import", *arguments])
+    return code, capsys.readouterr().err
+
+
+def test_importing_again_changes_nothing_and_a_changed_folder_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_results(tmp_path / "r1", [{"test_case_id": "t", "answer": "x"}], {"k": 3})
+    database = str(tmp_path / "new.db")
+    assert imported(capsys, "anchors", str(folder), "--db", database) == (0, f"imported r1: 1 row in {database}\n")
+    before = (tmp_path / "new.db").read_bytes()
+    assert imported(capsys, "anchors", str(folder), "--db", database) == (0, f"unchanged r1: 1 row in {database}\n")
+    assert (tmp_path / "new.db").read_bytes() == before
+    write_results(folder, [{"test_case_id": "t", "answer": "y"}])
+    code, err = imported(capsys, "anchors", str(folder), "--db", database)
+    assert code == 2
+    assert (
+        "run 'r1' is already in the database, and it has changed since it was imported; --replace overwrites it" in err
+    )
+    assert (tmp_path / "new.db").read_bytes() == before
+    assert imported(capsys, "anchors", str(folder), "--replace", "--db", database)[1].startswith("replaced r1")
+
+
+def test_many_folders_are_imported_together_or_not_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good = write_results(tmp_path / "good", [{"test_case_id": "t"}], {})
+    bad = write_results(tmp_path / "bad", [{"test_case_id": "t"}, "{", {"test_case_id": "t"}, {"answer": 3}], {})
+    database = tmp_path / "new.db"
+    code, err = imported(capsys, "anchors", str(good), str(bad), "--db", str(database))
+    assert code == 2
+    assert "3 broken lines; nothing was imported" in err
+    assert "line 2: is not valid JSON" in err
+    assert "line 3: test_case_id 't' is used before, at line 1" in err
+    assert "line 4: has no test_case_id" in err
+    assert not database.exists()
+
+
+def test_a_missing_configuration_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_results(tmp_path / "bare", [{"test_case_id": "t"}])
+    code, err = imported(capsys, "anchors", str(folder), "--db", str(tmp_path / "new.db"))
+    assert code == 0
+    assert "has no config.json: the run is imported without its configuration" in err
+
+
+@pytest.mark.parametrize("name", ["gone", "file.txt"])
+def test_a_folder_that_is_none_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    (tmp_path / "file.txt").write_text("x")
+    code, err = imported(capsys, "anchors", name, "--db", "new.db")
+    assert (code, "is not a folder with results.jsonl" in err, err.count("\n")) == (2, True, 1)
+
+
+def test_a_file_that_is_no_database_is_never_written_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "notes.txt").write_text("precious")
+    code, err = imported(capsys, "anchors", str(HYBRID), "--db", "notes.txt")
+    assert (code, "is not a SQLite database" in err) == (2, True)
+    assert (tmp_path / "notes.txt").read_text() == "precious"
+
+
+def test_a_run_of_the_knowledge_base_is_not_overwritten(workspace: Workspace) -> None:
+    workspace.add_run("2026-03-05-hybrid", {})
+    with pytest.raises(UsageError, match="it was not imported from there"):
+        write_runs(workspace.db, [read_folder(HYBRID)])
+
+
+def test_nothing_of_a_row_is_lost() -> None:
+    rows: list[dict[str, Any]] = [
+        {
+            "test_case_id": "t",
+            "question": None,
+            "answer": None,
+            "retrieved_chunks": [{"odd": [1]}],
+            "new_field": {"x": 1},
+        },
+        {"test_case_id": 7, "query_id": "theirs", "hits_top_k": "theirs too", "query": 3, "kbeval_source": 1},
+        {"test_case_id": "t", "answer": "", "abstained": None},
+    ]
+    assert [from_row(json.loads(json.dumps(to_row(row)))) for row in rows] == rows
+
+
+def contents(database: Path) -> list[Any]:
+    """Everything in a database."""
+    with closing(sqlite3.connect(database)) as connection:
+        return list(connection.iterdump())
+
+
+# --- export ------------------------------------------------------------------------------------------
+
+
+def test_import_export_import_gives_the_same_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    long = {"test_case_id": "long", "retrieved_chunks": [chunk("p", "# A", "words " * 200)], "unknown": ["kept", 1.5]}
+    lines = [*(json.loads(line) for line in (HYBRID / "results.jsonl").read_text().splitlines()), long]
+    folder = write_results(tmp_path / "one" / "night", lines, json.loads((HYBRID / "config.json").read_text()))
+    os.utime(folder / "results.jsonl", ns=(10**18 + 123_456_789, 10**18 + 123_456_789))
+    first, second = tmp_path / "first.db", tmp_path / "second.db"
+    assert imported(capsys, "anchors", str(folder), "--db", str(first))[0] == 0
+    out = tmp_path / "two" / "night"
+    golden = str(FIXTURES / "anchors" / "golden.yaml")
+    assert run(["export", "anchors", "night", str(out), "--full-text", "--db", str(first), "--golden", golden]) == 0
+    assert {path.name for path in out.iterdir()} == {"results.jsonl", "config.json", "metrics.json", "summary.md"}
+    assert imported(capsys, "anchors", str(out), "--db", str(second))[0] == 0
+    stored = [contents(database) for database in (first, second)]
+    assert stored[0] == stored[1]
+    summary = (out / "summary.md").read_text()
+    assert all(f"## {title}" in summary for title in ("Configuration", "What the numbers mean", "Results"))
+    assert json.loads((out / "metrics.json").read_text())["support_mrr"] == 0.75
+
+
+def test_texts_are_cut_unless_asked_for_whole_and_cutting_twice_changes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"test_case_id": "t", "retrieved_chunks": [chunk("p", "# A", "y" * 500)]}
+    folder = write_results(tmp_path / "run", [row], {})
+    assert imported(capsys, "anchors", str(folder), "--db", "a.db")[0] == 0
+    assert run(["export", "anchors", "run", "cut/run", "--db", "a.db"]) == 0
+    cut = (tmp_path / "cut" / "run" / "results.jsonl").read_text()
+    assert json.loads(cut)["retrieved_chunks"][0]["text"] == "y" * 200 + "..."
+    assert imported(capsys, "anchors", "cut/run", "--db", "b.db")[0] == 0
+    assert run(["export", "anchors", "run", "again/run", "--db", "b.db"]) == 0
+    assert (tmp_path / "again" / "run" / "results.jsonl").read_text() == cut
+
+
+def test_a_run_of_another_kind_cannot_be_exported_as_anchors(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace.add_run("mine", {})
+    assert run(["export", "anchors", "mine", "out", "--db", str(workspace.db)]) == 2
+    assert "was not imported from a results folder" in capsys.readouterr().err
+
+
+def test_the_summary_compares_with_the_run_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number, text in ((1, "no"), (2, "the needle")):
+        rows = [{"test_case_id": "t", "retrieved_chunks": [chunk("p", "# A", text)]}]
+        folder = write_results(tmp_path / f"run{number}", rows, {"k": 5})
+        os.utime(folder / "results.jsonl", (number * 1000, number * 1000))
+    (tmp_path / "g.json").write_text(
+        json.dumps(
+            [
+                {
+                    "id": "t",
+                    "query": "?",
+                    "gold_supports": [{"rel_path": "p", "heading_path": "", "snippets": ["needle"]}],
+                }
+            ]
+        )
+    )
+    assert imported(capsys, "anchors", "run1", "run2", "--db", "a.db")[0] == 0
+    assert run(["export", "anchors", "run2", "out", "--db", "a.db", "--golden", "g.json"]) == 0
+    assert "## Compared with run1" in (tmp_path / "out" / "summary.md").read_text()
+
+
+# --- abstention and gates ----------------------------------------------------------------------------
+
+
+def test_abstention_is_seen_whole(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    support = [{"rel_path": "p", "heading_path": ""}]
+    labels = [{"id": f"t{n}", "answerable": n < 4, **({"gold_supports": support} if n < 4 else {})} for n in range(6)]
+    there, nowhere = [chunk("p", "")], [chunk("q", "")]
+    rows = [
+        {
+            "test_case_id": f"t{n}",
+            "answer": "x",
+            "abstained": n in (2, 3, 5),
+            "retrieved_chunks": there if n in (0, 2) else nowhere,
+        }
+        for n in range(6)
+    ]
+    found = score_anchors(tmp_path, rows, labels, {"k": 5})["abstention"]
+    assert found == {
+        "k": 5,
+        "answerable_answered": 2,
+        "answerable_refused": 2,
+        "unanswerable_answered": 1,
+        "unanswerable_refused": 1,
+        "answered_with_evidence": 1,
+        "answered_without_evidence": 1,
+        "refused_with_evidence": 1,
+        "refused_without_evidence": 1,
+        "unsupported_rate": 0.5,
+        "over_cautious_rate": 0.5,
+    }
+    where = ["--db", str(tmp_path / "a.db"), "--golden", str(tmp_path / "golden.json")]
+    assert run(["gate", "run", "--max", "abstention.unsupported_rate=0.4", *where]) == 1
+    assert run(["gate", "run", "--max", "abstention.unsupported_rate=0.5", *where]) == 0
+    capsys.readouterr()
+    assert run(["show", "run", *where]) == 0
+    assert "with the evidence in the top 5         1        1" in capsys.readouterr().out
+
+
+def test_gates_know_the_short_names_and_percentiles(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace, gold = FIXTURES / "grounded" / "trace.jsonl", FIXTURES / "grounded" / "gold.jsonl"
+    assert imported(capsys, "grounded", str(trace), "--run-id", "g", "--db", "g.db")[0] == 0
+    limits = [
+        "--min",
+        "precision=0.8",
+        "--min",
+        "chr=0.75",
+        "--max",
+        "under=0.05",
+        "--max",
+        "over=0.1",
+        "--max",
+        "refused=1",
+    ]
+    assert run(["gate", "g", *limits, "--db", "g.db", "--golden", str(gold)]) == 0
+    write_runs(tmp_path / "a.db", [read_folder(HYBRID)])
+    where = ["--db", "a.db", "--golden", str(FIXTURES / "anchors" / "golden.yaml")]
+    assert run(["gate", "latest", "--max", "latency_ms.p95=2389.5", *where]) == 0
+    assert run(["gate", "latest", "--max", "latency_ms=1", *where]) == 2
+
+
+def test_sums_and_percentiles_are_exact(tmp_path: Path) -> None:
+    rows = [
+        {"test_case_id": f"t{n}", "latency": {"total_ms": ms}, "cost": {"judge_tokens": 10, "judge_cost_usd": 0.1}}
+        for n, ms in enumerate((100, 200, 300, 400))
+    ]
+    found = score_anchors(tmp_path, [*rows, {"test_case_id": "t9"}], [{"id": "t0"}])
+    assert found["latency_ms"] == {"p50": 250.0, "p95": 385.0, "total": 1000.0}
+    assert (found["judge_tokens"], found["judge_cost_usd"]) == (40.0, 0.4)
+
+
+def test_imported_runs_are_compared_like_any_other(tmp_path: Path) -> None:
+    import kbeval
+
+    labels = tmp_path / "golden.json"
+    supports = [{"rel_path": "p", "heading_path": "", "snippets": ["needle"]}]
+    labels.write_text(json.dumps([{"id": f"t{n}", "query": "?", "gold_supports": supports} for n in range(20)]))
+    for name, text in (("worse", "hay"), ("better", "needle")):
+        rows = [{"test_case_id": f"t{n}", "retrieved_chunks": [chunk("p", "", text)]} for n in range(20)]
+        write_runs(tmp_path / "a.db", [read_folder(write_results(tmp_path / name, rows, {"k": 5}))])
+    report = kbeval.compare_runs("worse", "better", db=tmp_path / "a.db", golden=labels)
+    assert report.verdict.answer == "better"
+    assert "support_mrr" in report.verdict.better
