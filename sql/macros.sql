@@ -57,6 +57,17 @@ CREATE MACRO span_high(s) AS
 CREATE MACRO span_bottom(s) AS CASE s.kind WHEN 'region' THEN s.y ELSE 0 END;
 CREATE MACRO span_top(s)    AS CASE s.kind WHEN 'region' THEN s.y + s.h ELSE 1 END;
 
+-- Does it stand anywhere? Not where its end is before its start, or is no number, or its kind is unknown.
+CREATE MACRO is_place(s) AS
+        span_axis(s.kind, s.page) IS NOT NULL
+    AND COALESCE(isfinite(span_low(s)) AND isfinite(span_high(s)) AND span_high(s) > span_low(s), false)
+    AND COALESCE(isfinite(span_bottom(s)) AND isfinite(span_top(s)) AND span_top(s) > span_bottom(s), false);
+
+-- A list of spans as it is, where at least one of them says something; null where none does. A caption says that it
+-- is one, and stands nowhere.
+CREATE MACRO usable_spans(j) AS
+    CASE WHEN len(list_filter(spans_in(j), lambda s: s.kind = 'caption' OR is_place(s))) > 0 THEN CAST(j AS VARCHAR) END;
+
 -- The hits of a stored row with what they say about where they stand; null where there are none.
 CREATE MACRO hits_in(j) AS
     TRY(from_json(CAST(j AS VARCHAR), '{
@@ -68,10 +79,10 @@ CREATE MACRO hits_in(j) AS
 
 -- A hit without source_spans has the span of its citation.
 CREATE MACRO hit_spans_text(hit) AS
-    CASE
-        WHEN CAST(hit.source_spans AS VARCHAR) LIKE '[%{%' THEN CAST(hit.source_spans AS VARCHAR)
-        WHEN CAST(hit.citation AS VARCHAR) LIKE '{%'       THEN '[' || CAST(hit.citation AS VARCHAR) || ']'
-    END;
+    COALESCE(
+        usable_spans(hit.source_spans),
+        CASE WHEN CAST(hit.citation AS VARCHAR) LIKE '{%' THEN usable_spans('[' || CAST(hit.citation AS VARCHAR) || ']') END
+    );
 
 -- Headings as they are compared: without their # marks, with single spaces, each ended by a mark that no text holds.
 -- "# A > ## B" and ["A", "B"] are the same, and "Step 1" is not the beginning of "Step 10".

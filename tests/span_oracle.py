@@ -24,6 +24,11 @@ def covered(spans: Sequence[Mapping[str, Any]] | None) -> set[tuple[Any, ...]]:
     return {unit for span in spans or () for unit in units(span) or ()}
 
 
+def says_something(spans: Sequence[Mapping[str, Any]]) -> bool:
+    """It stands somewhere, or is known to be a caption."""
+    return bool(covered(spans)) or any(span["kind"] == "caption" for span in spans)
+
+
 def own_spans(hit: Mapping[str, Any]) -> Sequence[Mapping[str, Any]] | None:
     """A hit's own spans, else its citation's; None where it does not say."""
     return hit.get("source_spans") or ([hit["citation"]] if hit.get("citation") else None)

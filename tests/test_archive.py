@@ -112,6 +112,15 @@ def replaced_under_the_same_ids(workspace: Workspace) -> None:
         workspace.add_chunk(f"old-{number}", "d", place(100 + number, 100 + number), "new@2")
 
 
+def test_a_stale_label_does_not_change_what_the_others_mean(two_chunkers: Workspace) -> None:
+    entries = json.loads(two_chunkers.golden.read_text())
+    two_chunkers.add_golden(*entries, {"id": "q4", "expected_chunk_ids": ["old-7"]})
+    score(two_chunkers)
+    before = per_query(two_chunkers)
+    replaced_under_the_same_ids(two_chunkers)  # which brings an old-7
+    assert per_query(two_chunkers)[:3] == before[:3]
+
+
 @pytest.mark.parametrize("reindex", [emptied, dropped, replaced, replaced_under_the_same_ids])
 def test_comparing_after_a_reindex_gives_what_it_gave_before(
     two_chunkers: Workspace, reindex: Callable[[Workspace], None]

@@ -12,6 +12,6 @@ LEFT JOIN archived_chunks AS a
     ON  a.chunk_id = c.chunk_id
     AND a.chunker_version = c.chunker_version
     AND a.seen_in = 'chunks'
-    AND a.doc_id = c.doc_id
+    AND COALESCE(a.doc_id, '') = COALESCE(c.doc_id, '')
     AND COALESCE(a.spans_text, '') = COALESCE(c.spans_text, '')
 WHERE a.chunk_id IS NULL

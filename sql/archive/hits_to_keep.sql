@@ -3,14 +3,14 @@
 -- kind: view
 SELECT
     h.chunk_id,
-    COALESCE(h.chunker_version, '') AS chunker_version,
-    MIN(h.doc_id)                   AS doc_id,
-    MIN(h.spans_text)               AS spans_text
+    COALESCE(h.chunker_version, '')          AS chunker_version,
+    MIN(COALESCE(h.doc_id, d.doc_id))        AS doc_id,
+    MIN(h.spans_text)                        AS spans_text
 FROM hit_sources AS h
 JOIN (SELECT DISTINCT chunk_id FROM unknown_hits) AS u ON u.chunk_id = h.chunk_id
+LEFT JOIN doc_paths AS d ON d.path = h.path
 LEFT JOIN known_places AS k
     ON  k.chunk_id = h.chunk_id
     AND k.chunker_version = COALESCE(h.chunker_version, k.chunker_version)
-WHERE k.chunk_id IS NULL
+WHERE k.chunk_id IS NULL AND h.spans_text IS NOT NULL
 GROUP BY h.chunk_id, COALESCE(h.chunker_version, '')
-HAVING MIN(h.spans_text) IS NOT NULL

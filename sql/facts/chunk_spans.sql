@@ -10,6 +10,4 @@ SELECT
     span_bottom(span)               AS bottom,
     span_top(span)                  AS top
 FROM (SELECT chunk_id, doc_id, UNNEST(spans_in(spans_text)) AS span FROM known_chunks)
-WHERE span_high(span) > span_low(span)
-  AND span_top(span) > span_bottom(span)
-  AND span_axis(span.kind, span.page) IS NOT NULL
+WHERE is_place(span)

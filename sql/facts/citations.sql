@@ -6,8 +6,7 @@ SELECT
     c.citation_no,
     COALESCE(c.chunk_id, c.citation.chunk_id) AS chunk_id,
     d.doc_id,
-    CASE WHEN span_high(c.citation) > span_low(c.citation) AND span_top(c.citation) > span_bottom(c.citation)
-         THEN span_axis(c.citation.kind, c.citation.page) END AS axis,
+    CASE WHEN is_place(c.citation) THEN span_axis(c.citation.kind, c.citation.page) END AS axis,
     span_low(c.citation)                      AS low,
     span_high(c.citation)                     AS high,
     span_bottom(c.citation)                   AS bottom,

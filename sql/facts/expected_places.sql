@@ -3,7 +3,7 @@
 -- columns: query_id, place (a chunk's id, or which of the spans), doc_id, spans_text (null: nobody knows)
 -- kind: table
 WITH written AS (
-    SELECT query_id, 'span ' || number AS place, COALESCE(span ->> '$.doc_id', d.doc_id) AS doc_id, span
+    SELECT query_id, 'span ' || number AS place, COALESCE(span ->> '$.doc_id', d.doc_id, span ->> '$.path') AS doc_id, span
     FROM (
         SELECT
             e.id                                           AS query_id,
@@ -14,24 +14,14 @@ WITH written AS (
     LEFT JOIN doc_paths AS d ON d.path = span ->> '$.path'
 ),
 
-candidates AS (
-    SELECT k.chunk_id, k.chunker_version, k.doc_id, k.spans_text, COALESCE(k.first_seen, '8') AS first_seen
-    FROM known_places AS k
-    WHERE k.chunk_id IN (SELECT chunk_id FROM expected_chunks)
-
-    UNION ALL
-    SELECT chunk_id, chunker_version, doc_id, spans_text, '9'
-    FROM sighted_chunks
-),
-
 chosen AS (
-    SELECT c.chunk_id, c.doc_id, c.spans_text
-    FROM candidates AS c
-    LEFT JOIN label_version AS v ON v.chunker_version = c.chunker_version
-    QUALIFY ROW_NUMBER() OVER (
-        PARTITION BY c.chunk_id
-        ORDER BY v.chunker_version IS NULL, c.first_seen, c.chunker_version
-    ) = 1
+    SELECT
+        COALESCE(p.chunk_id, s.chunk_id)                   AS chunk_id,
+        COALESCE(p.doc_id, s.doc_id, d.doc_id, s.path)     AS doc_id,
+        COALESCE(p.spans_text, s.spans_text)               AS spans_text
+    FROM label_places AS p
+    FULL JOIN sighted_chunks AS s ON s.chunk_id = p.chunk_id
+    LEFT JOIN doc_paths AS d ON d.path = s.path
 )
 
 SELECT query_id, place, doc_id, '[' || CAST(span AS VARCHAR) || ']' AS spans_text

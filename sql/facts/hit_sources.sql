@@ -7,7 +7,7 @@ SELECT
     r.result_no,
     h.position,
     h.hit.chunk_id                                                        AS chunk_id,
-    h.hit.doc_id                                                          AS doc_id,
+    NULLIF(h.hit.doc_id, '')                                              AS doc_id,
     COALESCE(h.hit.doc_path, h.hit.citation ->> '$.path')                 AS path,
     COALESCE(NULLIF(h.hit.chunker_version, ''), u.chunker_version)        AS chunker_version,
     hit_spans_text(h.hit)                                                 AS spans_text

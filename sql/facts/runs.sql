@@ -8,7 +8,7 @@ SELECT
     CAST(suite AS VARCHAR)                 AS suite,
     CAST(created_at AS VARCHAR)            AS created_at,
     NULLIF(CAST(commit_hash AS VARCHAR), '') AS commit_hash,
-    TRY(CAST(config_snapshot_json AS VARCHAR) ->> '$.chunker_version') AS chunker_version,
+    NULLIF(TRY(CAST(config_snapshot_json AS VARCHAR) ->> '$.chunker_version'), '') AS chunker_version,
     CAST(aggregate_json AS VARCHAR)        AS aggregate_json,
     COALESCE(
         json_rank(TRY(CAST(config_snapshot_json AS VARCHAR) -> '$.eval_k')),

@@ -1,7 +1,7 @@
--- unplaced_chunks: expected chunks of which neither the table `chunks` nor the archive knows anything.
+-- unplaced_chunks: expected chunks of which neither the table `chunks` nor the archive knows where they stood.
 -- columns: chunk_id
 -- kind: table
 SELECT DISTINCT e.chunk_id
 FROM expected_chunks AS e
-LEFT JOIN known_places AS k ON k.chunk_id = e.chunk_id
-WHERE k.chunk_id IS NULL
+LEFT JOIN label_places AS p ON p.chunk_id = e.chunk_id AND p.spans_text IS NOT NULL
+WHERE p.chunk_id IS NULL

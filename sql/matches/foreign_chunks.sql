@@ -4,7 +4,7 @@
 -- kind: view
 --
 -- A chunk is foreign when only other versions know it, when the chunks of this version are known and it is none of
--- them, or when the version of the labels has other text under its id. Where nothing is known, nothing is said.
+-- them, or when the label means other text under the same id. Where nothing is known, nothing is said.
 WITH versions AS (
     SELECT v.chunker_version, MAX(c.chunk_id) IS NOT NULL AS is_indexed
     FROM (SELECT DISTINCT chunker_version FROM runs WHERE chunker_version IS NOT NULL) AS v
@@ -22,7 +22,7 @@ known AS (
             CASE
                 WHEN k.chunk_id IS NULL OR k.chunker_version <> v.chunker_version THEN 0
                 WHEN t.chunk_id IS NULL OR t.chunker_version = v.chunker_version THEN 1
-                WHEN t.doc_id = k.doc_id AND t.spans_text = k.spans_text         THEN 1
+                WHEN t.raw_text = COALESCE(k.spans_text, k.archived_text)        THEN 1
                 ELSE 0
             END
         )                                                                                AS is_own,
@@ -30,11 +30,7 @@ known AS (
     FROM versions AS v
     CROSS JOIN expected_chunks AS e
     LEFT JOIN known_places AS k ON k.chunk_id = e.chunk_id
-    LEFT JOIN (
-        SELECT p.chunk_id, p.chunker_version, p.doc_id, p.spans_text
-        FROM known_places AS p
-        JOIN label_version AS l ON l.chunker_version = p.chunker_version
-    ) AS t ON t.chunk_id = e.chunk_id
+    LEFT JOIN label_places AS t ON t.chunk_id = e.chunk_id
     GROUP BY v.chunker_version, v.is_indexed, e.query_id, e.chunk_id
 )
 

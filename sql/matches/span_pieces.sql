@@ -2,28 +2,40 @@
 -- columns: owner, major, minor, axis, low, high, bottom, top
 -- kind: table
 --
--- Most sets have one span and are left as they are. Others are cut at every edge into columns, and what lies in
--- one column is stacked: each piece begins where everything below it has ended.
+-- Most sets have one span and are left as they are. On a line each piece begins where everything before it has
+-- ended. Regions are cut at every edge into columns first, and what lies in one column is stacked like that.
 WITH counted AS (
     SELECT *, COUNT(*) OVER (PARTITION BY owner, major, minor, axis) AS n
     FROM span_sets
 ),
 
-several AS (
-    SELECT * FROM counted WHERE n > 1
+lined AS (
+    SELECT
+        owner, major, minor, axis, low, high, bottom, top,
+        MAX(high) OVER (
+            PARTITION BY owner, major, minor, axis
+            ORDER BY low, high
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS before
+    FROM counted
+    WHERE n > 1 AND axis <> 'region'
+),
+
+regions AS (
+    SELECT * FROM counted WHERE n > 1 AND axis = 'region'
 ),
 
 edges AS (
-    SELECT owner, major, minor, axis, low AS edge FROM several
+    SELECT owner, major, minor, axis, low AS edge FROM regions
     UNION
-    SELECT owner, major, minor, axis, high FROM several
+    SELECT owner, major, minor, axis, high FROM regions
 ),
 
 strips AS (
     SELECT
         owner, major, minor, axis,
-        edge                                                                       AS low,
-        LEAD(edge) OVER (PARTITION BY owner, major, minor, axis ORDER BY edge)     AS high
+        edge                                                                   AS low,
+        LEAD(edge) OVER (PARTITION BY owner, major, minor, axis ORDER BY edge) AS high
     FROM edges
 ),
 
@@ -36,7 +48,7 @@ stacked AS (
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS below
     FROM strips AS c
-    JOIN several AS s
+    JOIN regions AS s
         ON  s.owner = c.owner
         AND s.major = c.major
         AND s.minor = c.minor
@@ -48,6 +60,11 @@ stacked AS (
 SELECT owner, major, minor, axis, low, high, bottom, top
 FROM counted
 WHERE n = 1
+
+UNION ALL
+SELECT owner, major, minor, axis, GREATEST(low, COALESCE(before, low)), high, bottom, top
+FROM lined
+WHERE before IS NULL OR high > before
 
 UNION ALL
 SELECT owner, major, minor, axis, low, high, GREATEST(bottom, COALESCE(below, bottom)), top
