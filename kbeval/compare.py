@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from kbeval.aggregates import Scored, aggregate_runs
 from kbeval.comparison import EXACT, FALLBACK, KINDS, CompareReport, Comparison, QueryComparison
-from kbeval.configs import broken_invariants, changed_parts, config_diff, config_of, eval_k
+from kbeval.configs import broken_invariants, changed_parts, config_diff, config_of, eval_k, is_readable
 from kbeval.errors import BadRowsError, KbevalError, UsageError
 from kbeval.exact import LARGEST
 from kbeval.golden import Golden
@@ -97,6 +97,9 @@ class _Compare:
 
     def settle(self, source: SqliteSource, runs: Sequence[Run], scoring: ScoreOptions) -> ScoreOptions:
         self.run_a, self.run_b = runs[0], runs[-1]
+        for run in runs:
+            if not is_readable(run):
+                self.warnings.append(f"the configuration of run {run.run_id} cannot be read: it counts as empty")
         self._hold_invariants()
         self.versions = tuple(_chunker_version(source, run) for run in (self.run_a, self.run_b))
         version_a, version_b = self.versions

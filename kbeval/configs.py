@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterator, Mapping
@@ -26,10 +27,14 @@ CAUSES = {
     "model": ("llm", "llm_model", "model"),
     "prompt": ("prompt_template_version", "prompt", "prompt_version"),
 }
+# Compared with a key in small letters, without what separates its words; `tokens` are counted, a `token` is a secret.
 _SECRET = re.compile(
-    r"(^|[._-])(api[_-]?key|access[_-]?key|token|secret|password|passwd|credentials?|authorization)$", re.IGNORECASE
+    r"(api|access|secret|private|signing)keys?$|token$|secret|passw|passphrase|credential|authorization"
 )
+_IN_URL = re.compile(r"(?<=://)[^/@\s]+:[^/@\s]+(?=@)")
 HIDDEN = "(hidden)"
+# Deeper than any real configuration, and shallow enough for every program that may read it.
+DEEPEST = 50
 
 
 @dataclass(frozen=True)
@@ -42,12 +47,35 @@ class Difference:
 
 
 def config_of(run: Run) -> dict[str, Any]:
-    """A run's snapshot; empty where it is no JSON object."""
+    """A run's snapshot; empty where it is no JSON object, or nested beyond reason."""
+    return _read(run.config_json) or {}
+
+
+def is_readable(run: Run) -> bool:
+    """Is its snapshot an object that can be compared?"""
+    return _read(run.config_json) is not None
+
+
+@functools.lru_cache(maxsize=1024)
+def _read(text: str) -> dict[str, Any] | None:
     try:
-        found = json.loads(run.config_json)
+        found = json.loads(text)
     except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        return None
+    return found if isinstance(found, dict) and _depth_is_fine(found) else None
+
+
+def _depth_is_fine(config: dict[str, Any]) -> bool:
+    level: list[Any] = [config]
+    for _ in range(DEEPEST):
+        level = [
+            inner
+            for value in level
+            for inner in (value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())
+        ]
+        if not level:
+            return True
+    return False
 
 
 def config_diff(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
@@ -60,10 +88,21 @@ def config_diff(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
         before, after = flat_a.get(key), flat_b.get(key)
         if _same(before, after):
             continue
-        if _SECRET.search(key):
-            before, after = (None if value is None else HIDDEN for value in (before, after))
-        found.append(Difference(key, before, after))
+        found.append(Difference(key, _shown(key, before), _shown(key, after)))
     return found
+
+
+def _shown(key: str, value: Any) -> Any:  # noqa: ANN401  (whatever JSON holds)
+    """A value as it may be shown: without what its key, or a key inside it, says is secret."""
+    if value is None:
+        return None
+    if any(_SECRET.search(re.sub(r"[^a-z0-9]", "", part.lower())) for part in key.split(".")):
+        return HIDDEN
+    if isinstance(value, dict):
+        return {name: _shown(name, inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_shown("", inner) for inner in value]
+    return _IN_URL.sub(HIDDEN, value) if isinstance(value, str) else value
 
 
 def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -153,8 +153,10 @@ class Session:
 
     def close(self) -> None:
         """Forget everything and remove what was spilled to disk."""
-        self.connection.close()
-        shutil.rmtree(self._spill, ignore_errors=True)
+        try:
+            self.connection.close()
+        finally:
+            shutil.rmtree(self._spill, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self

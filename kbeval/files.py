@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from kbeval.errors import UsageError
@@ -20,7 +21,7 @@ _RESERVED = frozenset(
 def is_safe_name(name: str) -> bool:
     """May text from data be the name of a folder? Only where it can mean nothing but that."""
     return (
-        0 < len(os.fsencode(name) if name.isprintable() else b"") <= _LONGEST_NAME
+        0 < len(name.encode("utf-8", "surrogatepass") if name.isprintable() else b"") <= _LONGEST_NAME
         and not name.startswith((".", " ", "~", "-"))
         and not name.endswith((".", " "))
         and not _FORBIDDEN & set(name)
@@ -36,13 +37,23 @@ def report_path(runs_dir: Path, run_id: str) -> Path:
     return runs_dir / run_id / "report.md"
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file in one step: whoever looks sees the old one or the new one."""
+def write_whole(path: Path, text: str, never: Sequence[str | os.PathLike[str]] = ()) -> None:
+    """Write a file in one step: whoever looks sees the old one or the new one. `never`: files that it must not be."""
     try:
+        # A link stays a link: what it leads to is written.
+        path = path.resolve()
+        if any(_is_same(path, Path(other)) for other in never):
+            msg = f"{path} is what the numbers are made from; name another file"
+            raise UsageError(msg)
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
             msg = f"{path} is a directory; name a file"
             raise UsageError(msg)
+        if path.exists() and not path.is_file():
+            # A device or a pipe takes the text and stays what it is.
+            with path.open("w", encoding="utf-8", errors="backslashreplace") as device:
+                device.write(text)
+            return
         handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:50]}.")
         try:
             with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
@@ -56,6 +67,12 @@ def write_whole(path: Path, text: str) -> None:
     except (OSError, ValueError) as error:
         msg = f"{path} cannot be written: {getattr(error, 'strerror', None) or error}"
         raise UsageError(msg) from error
+
+
+def _is_same(path: Path, other: Path) -> bool:
+    """Is it that file, or one that SQLite keeps beside it?"""
+    names = {other.resolve(), *(Path(f"{other.resolve()}{end}") for end in ("-wal", "-shm", "-journal"))}
+    return path in names or (path.exists() and other.exists() and path.samefile(other))
 
 
 def _umask() -> int:

@@ -226,7 +226,8 @@ def mcnemar_mid_p(gained: int, lost: int) -> float:
 def _whole_numbers(deltas: Floats) -> tuple[Ints, Fraction]:
     """Differences as multiples of a power of ten so small that any sum of them is exact, and how many make one."""
     largest = float(np.abs(deltas).max())
-    if not largest:
+    if largest < 10.0**-_FINEST:
+        # Float noise, not a difference.
         return np.zeros(len(deltas), dtype=np.int64), Fraction(1)
     exponent = min(_FINEST, math.floor(math.log10(_EXACT / (largest * len(deltas)))))
     scale = Fraction(10) ** exponent
@@ -235,7 +236,8 @@ def _whole_numbers(deltas: Floats) -> tuple[Ints, Fraction]:
 
 def _stored(value: Fraction) -> float:
     found = rounded(float(value))
-    return 0.0 if found is None or found == 0 else found
+    # Too large for four decimals, which nobody would miss.
+    return float(value) if found is None else found or 0.0
 
 
 # --- resampling --------------------------------------------------------------------------------------

@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -128,6 +131,37 @@ def test_a_run_id_is_not_a_path(
     assert "cannot be the name of a folder; say where the report goes: --report PATH" in err
     assert sorted(tmp_path.rglob("*")) == before
     assert call(capsys, "2026-a", "latest", "--report", "safe.md")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["kb.db", "kb.db-wal", "golden.json", "link"])
+def test_a_report_never_overwrites_what_it_is_made_from(
+    two_runs: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / "link").symlink_to(two_runs.db)
+    before = two_runs.db.read_bytes(), two_runs.golden.read_bytes()
+    code, _, err = call(capsys, "2026-a", "2026-b", "--report", name)
+    assert (code, "is what the numbers are made from; name another file" in err) == (2, True)
+    assert (two_runs.db.read_bytes(), two_runs.golden.read_bytes()) == before
+
+
+def test_a_report_goes_through_links_and_into_devices(
+    two_runs: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "real.md").write_text("old")
+    (tmp_path / "link.md").symlink_to("real.md")
+    assert call(capsys, "2026-a", "2026-b", "--report", "link.md")[0] == 0
+    assert (tmp_path / "link.md").is_symlink()
+    assert (tmp_path / "real.md").read_text().startswith("# 2026-a")
+    assert call(capsys, "2026-a", "2026-b", "--report", "/dev/null")[0] == 0
+    assert not Path("/dev/null").is_file()
+
+
+def test_a_terminal_of_another_encoding_gets_escapes(two_runs: Workspace) -> None:
+    command = [sys.executable, "-m", "kbeval", "compare", "2026-a", "2026-b"]
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    result = subprocess.run(command, capture_output=True, check=False, env=environment)
+    assert (result.returncode, result.stderr) == (0, b"")
+    assert b"2026-a \\u2192 2026-b" in result.stdout
 
 
 def test_text_from_queries_breaks_neither_table_nor_terminal(

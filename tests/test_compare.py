@@ -386,7 +386,8 @@ def test_one_unknown_version_is_compared_by_spans_with_a_warning(rechunked: Work
     rechunked.execute("UPDATE eval_runs SET config_snapshot_json = 'broken {' WHERE run_id = 'b'")
     report = compare(rechunked)
     assert report.chunker_version_match == "fallback_doc_span"
-    assert "the chunker versions may differ: old@1 (a) and unknown (b)" in report.warnings[0]
+    assert report.warnings[0] == "the configuration of run b cannot be read: it counts as empty"
+    assert "the chunker versions may differ: old@1 (a) and unknown (b)" in report.warnings[1]
 
 
 def test_two_runs_of_the_new_chunker_with_the_old_labels_are_compared_by_spans(rechunked: Workspace) -> None:

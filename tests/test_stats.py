@@ -188,6 +188,15 @@ def test_ten_thousand_queries_take_seconds_and_the_same_bytes_each_time() -> Non
     assert assess(metrics) == found
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e-12])
+def test_differences_as_small_as_float_noise_are_none(size: float) -> None:
+    assert assess({"m": pairs([size] * 20)})["m"].p == 1.0
+
+
+def test_differences_too_large_for_decimals_are_still_told() -> None:
+    assert assess({"m": Pairs(np.full(9, 9e14), np.full(9, -9e14))})["m"].mean_delta == -1.8e15
+
+
 @pytest.mark.parametrize("size", [1e-6, 1e-3, 1e6, 9e14])
 def test_values_of_any_size_are_compared(size: float) -> None:
     found = assess({"m": pairs([size, -size, size, size, 0.0, size, size])})["m"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -73,6 +74,10 @@ def cli(context: click.Context) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and exit; every error becomes its line and its exit code here."""
+    for stream in (sys.stdout, sys.stderr):
+        # What a terminal or a file of another encoding cannot show is escaped, and stops nothing.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 

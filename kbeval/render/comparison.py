@@ -48,7 +48,7 @@ def verdict_sentence(part: Comparison) -> str:
         return f"{NO_DIFFERENCE}: no number changed for any query"
     queries = counted(verdict.n, "query", "queries")
     if verdict.detectable is None:
-        return f"{NO_DIFFERENCE}: {queries} are too few to show any"
+        return f"{NO_DIFFERENCE}: {queries} {'is' if verdict.n == 1 else 'are'} too few to show any"
     change = f"a change in {short_name(verdict.metric)} would show from about {verdict.detectable:.4f} on"
     return f"{NO_DIFFERENCE}: with {queries} {change}"
 
