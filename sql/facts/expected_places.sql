@@ -15,12 +15,17 @@ WITH written AS (
 ),
 
 chosen AS (
+    SELECT chunk_id, doc_id, spans_text
+    FROM placed_chunks
+
+    UNION ALL
     SELECT
-        COALESCE(p.chunk_id, s.chunk_id)                   AS chunk_id,
-        COALESCE(p.doc_id, s.doc_id, d.doc_id, s.path)     AS doc_id,
-        COALESCE(p.spans_text, s.spans_text)               AS spans_text
-    FROM label_places AS p
-    FULL JOIN sighted_chunks AS s ON s.chunk_id = p.chunk_id
+        u.chunk_id,
+        COALESCE(p.doc_id, s.doc_id, d.doc_id, s.path) AS doc_id,
+        s.spans_text
+    FROM unplaced_chunks AS u
+    LEFT JOIN label_places AS p ON p.chunk_id = u.chunk_id
+    LEFT JOIN sighted_chunks AS s ON s.chunk_id = u.chunk_id
     LEFT JOIN doc_paths AS d ON d.path = s.path
 )
 

@@ -3,5 +3,5 @@
 -- kind: table
 SELECT DISTINCT e.chunk_id
 FROM expected_chunks AS e
-LEFT JOIN label_places AS p ON p.chunk_id = e.chunk_id AND p.spans_text IS NOT NULL
+LEFT JOIN placed_chunks AS p ON p.chunk_id = e.chunk_id
 WHERE p.chunk_id IS NULL
