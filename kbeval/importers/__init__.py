@@ -6,6 +6,7 @@ A row keeps everything that it held. What kbeval knows gets kbeval's name and sh
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ class ImportedRun:
     created_at: str
     warnings: Sequence[str] = field(default_factory=tuple)
 
-    @property
+    @functools.cached_property
     def hash(self) -> str:
         """Changes when anything in the run does, and not with the layout of its files."""
         digest = hashlib.sha256(json.dumps(self.config, sort_keys=True).encode())

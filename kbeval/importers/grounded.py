@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kbeval.importers import ImportedRun
-from kbeval.importers.lines import ImportFaultError, id_of, objects, written
+from kbeval.importers.lines import ImportFaultError, id_of, ids_of, objects, written
 
 REFUSAL = "not in context"
 
@@ -35,7 +35,7 @@ def read_trace(path: Path, run_id: str, suite: str = "grounded") -> ImportedRun:
 def _fault(found: Mapping[str, Any], query_id: str | None) -> str | None:
     if query_id is None:
         return "has no qid" if "qid" not in found else "qid is not text"
-    if not _are_ids(found.get("retrieved_ids")):
+    if ids_of(found.get("retrieved_ids")) is None:
         return "retrieved_ids is not a list of ids"
     answer = found.get("answer_json")
     if answer is None:
@@ -44,11 +44,7 @@ def _fault(found: Mapping[str, Any], query_id: str | None) -> str | None:
         return "answer_json is not an object"
     if not isinstance(answer.get("claim"), str | None):
         return "answer_json.claim is not text"
-    return None if _are_ids(answer.get("citations")) else "answer_json.citations is not a list of ids"
-
-
-def _are_ids(value: Any) -> bool:  # noqa: ANN401
-    return value is None or (isinstance(value, list) and all(id_of(item) is not None for item in value))
+    return "answer_json.citations is not a list of ids" if ids_of(answer.get("citations")) is None else None
 
 
 def to_row(found: Mapping[str, Any], query_id: str) -> dict[str, Any]:
@@ -62,14 +58,12 @@ def to_row(found: Mapping[str, Any], query_id: str) -> dict[str, Any]:
         **rest,
         "query_id": query_id,
         "query": found.get("q"),
-        "hits_top_k": [
-            {"rank": rank, "chunk_id": id_of(item)}
-            for rank, item in enumerate(found.get("retrieved_ids") or [], start=1)
-        ],
+        # A hit without a rank has its place in the list.
+        "hits_top_k": [{"chunk_id": item} for item in ids_of(found.get("retrieved_ids")) or ()],
         "answer": {
             **more,
             "answer": claim,
             "grounded": not refused,
-            "citations": [{"chunk_id": id_of(item)} for item in answer.get("citations") or []],
+            "citations": [{"chunk_id": item} for item in ids_of(answer.get("citations")) or ()],
         },
     }

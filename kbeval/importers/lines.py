@@ -55,6 +55,8 @@ def objects(path: Path, faults: list[str]) -> Iterator[tuple[int, dict[str, Any]
 
 def id_of(value: Any) -> str | None:  # noqa: ANN401  (whatever stands there)
     """An id is text; a number is its digits. None where it is neither, or half a character."""
+    if isinstance(value, str) and value.isascii() and value.isprintable():
+        return value or None
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     if not isinstance(value, str) or not value:
@@ -62,9 +64,21 @@ def id_of(value: Any) -> str | None:  # noqa: ANN401  (whatever stands there)
     return value if "\x00" not in value and value.encode("utf-8", "replace").decode() == value else None
 
 
+def ids_of(value: Any) -> list[str] | None:  # noqa: ANN401
+    """A list of ids; nothing is an empty one. None where it is something else."""
+    if not isinstance(value, list):
+        return [] if value is None else None
+    if all(type(item) is str and item.isascii() and item.isprintable() for item in value) and all(value):
+        return value
+    found = [id_of(item) for item in value]
+    return None if None in found else [item for item in found if item is not None]
+
+
 def written(value: Any) -> str:  # noqa: ANN401  (anything that JSON can hold)
     """JSON as it is stored: text as text where it can be, escaped where it is half a character."""
     text = json.dumps(value, ensure_ascii=False)
+    if text.isascii():
+        return text
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
