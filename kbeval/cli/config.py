@@ -21,7 +21,10 @@ DEFAULTS = {
 @click.command("config")
 @common.format_option
 def config_command(form: str) -> int:
-    """Show each setting and where it comes from: the environment, the config file, or kbeval's own default."""
+    """Show each setting and where it comes from.
+
+    The environment wins over the config file, which wins over kbeval's own default.
+    """
     from kbeval.config import KEYS
     from kbeval.render.table import Column
 

@@ -18,9 +18,9 @@ from kbeval.cli import common
 @click.option("--gates", metavar="NAME=VALUE,…", help="[default: precision=0.80,chr=0.75,under=0.05,over=0.10]")
 @common.engine_options
 def grounded_command(gold: str, trace: str, k: int, gates: str | None, **flags: Any) -> int:  # noqa: ANN401
-    """Score a trace against a gold file, without a database; prints JSON, exit code 1 if a gate fails.
+    """Score a trace against a gold file in one go.
 
-    precision and chr are least values, under and over (refusal) greatest ones. 'kbeval import grounded' keeps the
+    Needs no database, prints JSON; exit code 1 if a gate fails. precision and chr are least values, under and over (refusal) greatest ones. 'kbeval import grounded' keeps the
     run in a database instead, to be compared and watched over time.
     """
     from kbeval.grounded import parse_gates, score_trace

@@ -38,7 +38,10 @@ def metrics_command(form: str, **flags: Any) -> int:  # noqa: ANN401
 @common.metric_options
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", help="how to print it")
 def explain_command(metric: str, form: str, **flags: Any) -> int:  # noqa: ANN401
-    """Explain one metric: what it means, what it applies to, and its SQL."""
+    """Explain one metric.
+
+    What it means, what it applies to, and its SQL.
+    """
     from kbeval.metrics import GRAINS, find_metric
 
     found = find_metric(common.Settings(**flags).score_options().metrics(), metric)

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 @common.db_option
 @common.format_option
 def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
-    """List the stored runs, oldest first, with the numbers they were last scored with."""
+    """List the stored runs, oldest first.
+
+    With the numbers that they were last scored with.
+    """
     from kbeval.render.table import Column
     from kbeval.sources.sqlite import stored_runs
 

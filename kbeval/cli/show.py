@@ -37,7 +37,10 @@ def show_command(
     form: str,
     **flags: Any,  # noqa: ANN401
 ) -> int:
-    """Show one run: its numbers, or with --worst or --query where they come from."""
+    """Show one run, its worst queries, or one query.
+
+    --worst and --query say where the numbers come from.
+    """
     if query_id is not None and worst is not None:
         msg = "--query and --worst are two questions; ask one"
         raise click.UsageError(msg, click.get_current_context())

@@ -13,7 +13,10 @@ from kbeval.text import counted, shown
 
 @click.group("import")
 def import_command() -> None:
-    """Import runs of other systems, so that they are scored, compared and gated like any other."""
+    """Import runs of other systems.
+
+    They are scored, compared and gated like any other.
+    """
 
 
 @import_command.command("anchors")
