@@ -15,7 +15,7 @@ from kbeval.errors import BadRowsError, DatabaseError
 from kbeval.exact import FIXED_POINT, rounded, rounded_mean
 from kbeval.golden import Golden
 from kbeval.metrics import PERCENTILES, Metric, definitions_hash
-from kbeval.model import CONTRACT, AggregateMetrics, Number
+from kbeval.model import CONTRACT, AggregateMetrics, Number, number_parts
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sources.sqlite import Run
 from kbeval.sqlfiles import compose
@@ -77,10 +77,10 @@ class Scored:
             parts = [(None, whole), *self.slices.get(run_id, {}).items()]
             for slice_name, aggregate in parts:
                 for name, value in aggregate.numbers().items():
-                    metric, _, k = name.partition(".")
-                    counts = aggregate.ledger["metrics"].get(metric, {})
+                    metric, k = number_parts(name)
+                    counts = aggregate.ledger["metrics"].get(metric.partition(".")[0], {})
                     number = None if value is None else float(value)
-                    rows.append((run_id, slice_name, metric, int(k) if k else None, number, *counts.values()))
+                    rows.append((run_id, slice_name, metric, k, number, *counts.values()))
         names = {
             "run_id": pl.String,
             "slice": pl.String,
@@ -256,7 +256,8 @@ def _ledgers(scoring: Scoring) -> dict[str, dict[str, Any]]:
         }
         for run_id, rows, unknown, failed, unreadable, repeated in scoring.session.rows("SELECT * FROM run_ledger")
     }
-    if "support_hits" in scoring.session.built:
+    if "anchor_rows" in scoring.session.built:
+        scoring.session.need("support_hits")
         for run_id, unverified in scoring.session.rows(
             "SELECT r.run_id, COUNT(*) FILTER (WHERE NOT s.is_verified) FROM support_hits AS s"
             " JOIN results AS r ON r.result_no = s.result_no GROUP BY r.run_id"
@@ -315,6 +316,7 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
     treated = "counted as zero" if scoring.options.missing_as_zero else "left out (--missing zero counts them)"
     if scoring.options.together:
         treated = "left out"
+    traces = {run.run_id for run in scoring.runs if imported_from(config_of(run)) == "grounded"}
     for run_id, aggregate in scored.aggregates.items():
         ledger = aggregate.ledger
         if ledger["rows"] and ledger["rows"] == ledger["unknown"]:
@@ -322,7 +324,8 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
             continue
         if ledger["missing"]:
             missing = counted(ledger["missing"], "golden query", "golden queries")
-            yield f"run {run_id}: no row for {missing}, {treated}"
+            counted_so = "counted as answered, with nothing in it" if run_id in traces else treated
+            yield f"run {run_id}: no row for {missing}, {counted_so}"
         if ledger["unknown"]:
             unknown = counted(ledger["unknown"], "row")
             yield f"run {run_id}: {unknown} without a golden query, counted in totals only"

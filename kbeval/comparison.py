@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbeval.configs import Difference
 from kbeval.exact import difference
-from kbeval.model import CONTRACT, AggregateMetrics, Number
+from kbeval.model import CONTRACT, AggregateMetrics, Number, number_parts
 from kbeval.render.table import json_text
 from kbeval.stats import Significance, Verdict
 
@@ -150,7 +150,8 @@ class CompareReport:
     def matching(self) -> dict[str, int]:
         """How many queries each way of matching decided."""
         found = Counter(one.matching or "none" for one in self.per_query)
-        return {name: found[name] for name in MATCHINGS}
+        counts = {name: found[name] for name in MATCHINGS}
+        return {**counts, "support": found["support"]} if found["support"] else counts
 
     def of_kind(self, *kinds: str) -> list[QueryComparison]:
         """The queries of these kinds, the largest change first."""
@@ -228,11 +229,11 @@ class CompareReport:
         rows = []
         for slice_name, part in [(None, self.whole), *self.slices.items()]:
             for row in part.rows():
-                metric, _, k = row.name.partition(".")
+                metric, k = number_parts(row.name)
                 one = row.significance
                 tested = (one.n, one.low, one.high, one.p, one.p_holm, one.holds) if one else (None,) * 6
                 numbers = (None if value is None else float(value) for value in (row.a, row.b, row.delta))
-                rows.append((slice_name, metric, int(k) if k else None, *numbers, *tested))
+                rows.append((slice_name, metric, k, *numbers, *tested))
         return pl.DataFrame(rows, schema=schema, orient="row")
 
 
@@ -241,8 +242,8 @@ def _ordered(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     order = {name: place for place, name in enumerate(CONTRACT)}
 
     def place(name: str) -> tuple[int, str, int]:
-        metric, _, k = name.partition(".")
-        return order.get(metric, len(order)), metric, int(k) if k else 0
+        metric, k = number_parts(name)
+        return order.get(metric.partition(".")[0], len(order)), metric, k or 0
 
     return sorted(a.keys() | b.keys(), key=place)
 

@@ -122,6 +122,9 @@ def read_gates(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
             shape = {dict: "a table of metric = number", bool: "true or false", str: "text", int: "a whole number"}
             msg = f"{origin}: {key} in [gates] must be {shape[wanted]}"
             raise UsageError(msg)
+    if table.get("max_missing", 0) < 0:
+        msg = f"{origin}: max_missing in [gates] must be 0 or more"
+        raise UsageError(msg)
     return {
         key: {name: _number(f"{origin}: {key} {name}", limit) for name, limit in value.items()}
         if key in LIMITS

@@ -24,6 +24,7 @@ class Hit:
     score: float | None
     is_expected_chunk: bool
     is_expected_doc: bool
+    is_support: bool
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def query_detail(scoring: Scoring, query_id: str, result_json: str | None) -> Qu
     (values,) = session.rows(f"SELECT {names} FROM query_scores WHERE query_id = $1", [query_id])
     hits = session.rows(
         """
-        SELECT rank, chunk_id, doc_id, score, is_expected_chunk, is_expected_doc
+        SELECT rank, chunk_id, doc_id, score, is_expected_chunk, is_expected_doc, is_support
         FROM ranked
         WHERE query_id = $1 AND rank IS NOT NULL
         ORDER BY rank, position
@@ -137,7 +138,8 @@ def worst_queries(scoring: Scoring, metric_name: str, count: int) -> tuple[Colum
     rows = scoring.session.rows(
         f"""
         WITH best AS (
-            SELECT result_no, MIN(rank) FILTER (WHERE is_expected_chunk) AS rank FROM matched GROUP BY result_no
+            SELECT result_no, MIN(rank) FILTER (WHERE is_expected_chunk OR is_support) AS rank
+            FROM matched GROUP BY result_no
         )
         SELECT s.query_id, s."{column.name}", b.rank, q.query
         FROM query_scores AS s

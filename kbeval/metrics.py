@@ -225,8 +225,8 @@ def catalogue(
 def find_metric(metrics: Sequence[Metric], name: str) -> Metric:
     """One metric by name; `hit_at_k.5` and `hit@5` name one too."""
     wanted = long_name(name).partition(".")[0]
-    # A metric that is called like the short name of another comes first.
-    for candidate in (name, wanted):
+    # A metric that is called like the short name of another comes first; `x@5` may be short for `x_at_k.5`.
+    for candidate in (name, wanted, f"{wanted}_at_k"):
         for metric in metrics:
             if metric.name == candidate:
                 return metric
@@ -251,9 +251,10 @@ def short_name(name: str) -> str:
 def find_column(metrics: Sequence[Metric], name: str) -> Column:
     """One number by its printed name, `mrr` or `hit_at_k.5`; without a k, the largest one."""
     metric = find_metric(metrics, name)
-    name = name if name == metric.name else long_name(name)
-    if "." not in name:
+    _, _, k = ("", "", "") if name == metric.name else long_name(name).partition(".")
+    if not k:
         return metric.columns[-1]
+    name = f"{metric.name}.{k}"
     for column in metric.columns:
         if column.name == name:
             return column

@@ -137,3 +137,9 @@ def _k_map(value: Any) -> KMap:  # noqa: ANN401
 def _plain(value: Any) -> Any:  # noqa: ANN401  (a number, or nothing where something else is stored)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return value if is_number and math.isfinite(value) else None
+
+
+def number_parts(name: str) -> tuple[str, int | None]:
+    """`hit_at_k.5` as the metric and its k; `latency_ms.p50` has none and stays whole."""
+    metric, _, k = name.partition(".")
+    return (metric, int(k)) if _is_k(k) else (name, None)

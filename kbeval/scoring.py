@@ -118,6 +118,8 @@ class Scoring:
             judged = ("judge_groundedness", "judge_correctness", "judge_tokens", "judge_cost_usd")
             found["anchor_checks"] = _view("anchor_checks", _nothing("result_no", *names, *judged))
             found["support_matches"] = _view("support_matches", _nothing("result_no", "position", "rank"))
+            hit = ("result_no", "position", "rank", "support_no")
+            found["support_hits"] = _view("support_hits", f"SELECT *, '' AS chunk_id FROM ({_nothing(*hit)})")
         if "grounded" not in self.systems:
             cited = ("n_claims_found", "n_cited", "n_cited_unseen", "n_cited_gold", "gold_complete_rank")
             found["claim_checks"] = _view("claim_checks", _nothing("result_no", *cited))
@@ -253,7 +255,7 @@ def _nothing(*columns: str) -> str:
 
 def _view(name: str, sql: str) -> Loader:
     """A relation that stands in for the file of the same name."""
-    (reads,) = re.findall(r" FROM (\w+)", sql) or [None]
+    (reads,) = re.findall(r" FROM ([a-z]\w*)", sql) or [None]
 
     def load(session: Session) -> None:
         if reads is not None:

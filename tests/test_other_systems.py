@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from hypothesis import given, settings
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from kbeval.aggregates import score_runs
 from kbeval.cli import run
-from kbeval.errors import UsageError
+from kbeval.errors import KbevalError, UsageError
 from kbeval.importers.anchors import from_row, read_folder, to_row
 from kbeval.importers.grounded import read_trace
 from kbeval.importers.writing import write_runs
@@ -350,6 +351,28 @@ def test_files_that_are_not_there_are_named(pair: tuple[Path, Path], capsys: pyt
     assert (code, err) == (2, "kbeval: there is no file gone.jsonl\n")
 
 
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"retrieved_chunks": [{"rank": 0}]}, "a rank in retrieved_chunks is 0, not a whole number from 1"),
+        ({"retrieved_chunks": [{"rank": "2"}]}, "not a whole number from 1"),
+        ({"retrieved_chunks": [{"chunk_id": {}}]}, "a chunk_id in retrieved_chunks is not text"),
+        ({"retrieved_chunks": {}}, "retrieved_chunks is not a list of objects"),
+        ({"references": ["x"]}, "references is not a list of objects"),
+        ({"answer": 3}, "answer is not text"),
+        ({"abstained": "no"}, "abstained is not true or false"),
+        ('{"test_case_id": "t", "x": NaN}', "is not valid JSON: NaN is no number"),
+        ('{"test_case_id": "t", "x": 1e999}', "holds a number that is too large"),
+        ('{"test_case_id": "t", "answer": "\\ud800"}', "holds half a character"),
+        ('{"test_case_id": "t", "x": ' + "[" * 100_000, "is nested too deeply"),
+    ],
+)
+def test_a_row_that_could_not_be_scored_is_not_imported(tmp_path: Path, row: Any, said: str) -> None:
+    folder = write_results(tmp_path / "run", [row if isinstance(row, str) else {"test_case_id": "t", **row}], {})
+    with pytest.raises(KbevalError, match=f"results.jsonl, line 1: .*{re.escape(said)}"):
+        read_folder(folder)
+
+
 # --- import ------------------------------------------------------------------------------------------
 
 
@@ -383,7 +406,7 @@ def test_many_folders_are_imported_together_or_not_at_all(tmp_path: Path, capsys
     database = tmp_path / "new.db"
     code, err = imported(capsys, "anchors", str(good), str(bad), "--db", str(database))
     assert code == 2
-    assert "3 broken lines; nothing was imported" in err
+    assert "3 broken lines; correct them first" in err
     assert "line 2: is not valid JSON" in err
     assert "line 3: test_case_id 't' is used before, at line 1" in err
     assert "line 4: has no test_case_id" in err
@@ -444,7 +467,8 @@ def contents(database: Path) -> list[Any]:
 def test_import_export_import_gives_the_same_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     long = {"test_case_id": "long", "retrieved_chunks": [chunk("p", "# A", "words " * 200)], "unknown": ["kept", 1.5]}
     lines = [*(json.loads(line) for line in (HYBRID / "results.jsonl").read_text().splitlines()), long]
-    folder = write_results(tmp_path / "one" / "night", lines, json.loads((HYBRID / "config.json").read_text()))
+    config = {**json.loads((HYBRID / "config.json").read_text()), "kbeval": {"theirs": "too"}}
+    folder = write_results(tmp_path / "one" / "night", lines, config)
     os.utime(folder / "results.jsonl", ns=(10**18 + 123_456_789, 10**18 + 123_456_789))
     first, second = tmp_path / "first.db", tmp_path / "second.db"
     assert imported(capsys, "anchors", str(folder), "--db", str(first))[0] == 0
@@ -472,6 +496,33 @@ def test_texts_are_cut_unless_asked_for_whole_and_cutting_twice_changes_nothing(
     assert imported(capsys, "anchors", "cut/run", "--db", "b.db")[0] == 0
     assert run(["export", "anchors", "run", "again/run", "--db", "b.db"]) == 0
     assert (tmp_path / "again" / "run" / "results.jsonl").read_text() == cut
+
+
+def test_a_folder_that_is_not_empty_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_results(
+        tmp_path / "run", [{"test_case_id": "t", "retrieved_chunks": [chunk("p", "", "z" * 500)]}], {}
+    )
+    before = (folder / "results.jsonl").read_text()
+    assert imported(capsys, "anchors", "run", "--db", "a.db")[0] == 0
+    assert run(["export", "anchors", "run", "run", "--db", "a.db"]) == 2
+    assert "run is not empty; --replace overwrites what is in it" in capsys.readouterr().err
+    assert (folder / "results.jsonl").read_text() == before
+    assert run(["export", "anchors", "run", "run", "--replace", "--db", "a.db"]) == 0
+    assert run(["export", "anchors", "run", "", "--db", "a.db"]) == 2
+
+
+def test_an_empty_file_becomes_a_database_and_an_interrupted_import_leaves_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "empty.db").touch()
+    assert imported(capsys, "anchors", str(HYBRID), "--db", "empty.db")[0] == 0
+
+    def interrupt(*_: object, **__: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kbeval.importers.writing._write", interrupt)
+    assert imported(capsys, "anchors", str(HYBRID), "--db", "new.db")[0] == 130
+    assert not (tmp_path / "new.db").exists()
 
 
 def test_a_run_of_another_kind_cannot_be_exported_as_anchors(
@@ -585,3 +636,33 @@ def test_imported_runs_are_compared_like_any_other(tmp_path: Path) -> None:
     report = kbeval.compare_runs("worse", "better", db=tmp_path / "a.db", golden=labels)
     assert report.verdict.answer == "better"
     assert "support_mrr" in report.verdict.better
+    # Where nothing but supports is expected, they say what a hit is.
+    assert report.whole.counts["win"] == 20
+    assert report.matching == {"exact": 0, "span": 0, "doc": 0, "none": 0, "support": 20}
+    back = ["gate", "worse", "--baseline", "better", "--no-regressions"]
+    assert run([*back, "--db", str(tmp_path / "a.db"), "--golden", str(labels)]) == 1
+
+
+def test_runs_with_latencies_are_compared_exported_and_framed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [json.loads(line) for line in (HYBRID / "results.jsonl").read_text().splitlines()]
+    config = json.loads((HYBRID / "config.json").read_text())
+    for number in (1, 2):
+        folder = write_results(tmp_path / f"run{number}", lines, config)
+        os.utime(folder / "results.jsonl", (number * 1000, number * 1000))
+    golden = str(FIXTURES / "anchors" / "golden.yaml")
+    assert imported(capsys, "anchors", "run1", "run2", "--db", "a.db")[0] == 0
+    for form in ("table", "json", "md", "csv"):
+        assert run(["compare", "run1", "run2", "--format", form, "--db", "a.db", "--golden", golden]) == 0
+    assert run(["export", "anchors", "run2", "out", "--db", "a.db", "--golden", golden]) == 0
+    assert "| latency_ms.p50 |" in (tmp_path / "out" / "summary.md").read_text()
+    frame = score_runs("a.db", golden).frame()
+    assert set(frame["metric"]) >= {"latency_ms.p50", "support_mrr", "hit_at_k"}
+    capsys.readouterr()
+    assert run(["show", "run2", "--query", "a001", "--db", "a.db", "--golden", golden]) == 0
+    assert "support" in capsys.readouterr().out.split("expected\n")[1].splitlines()[0]
+    assert (
+        run(["show", "run2", "--worst", "1", "--metric", "support_recall_any@1", "--db", "a.db", "--golden", golden])
+        == 0
+    )

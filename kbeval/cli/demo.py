@@ -18,8 +18,9 @@ _COMPARED = ("hit_at_k.1", "hit_at_k.5", "mrr", "recall_at_k_doc.5", "groundedne
 def demo_command(folder: str) -> int:
     """Make a small workspace to try kbeval on.
 
-    It is made in DIR (kbeval-demo), its runs are scored and compared, and you are told what to try next. Seven documents, two chunkers, three runs of a little search engine with answers, refusals and a failed
-    query. Needs no network. A folder that the demo did not make is never touched.
+    It is made in DIR (kbeval-demo), its runs are scored and compared, and you are told what to try next. Seven
+    documents, two chunkers, three runs of a little search engine with answers, refusals and a failed query. Needs no
+    network. A folder that the demo did not make is never touched.
     """
     from kbeval.aggregates import score_runs, store_scored
     from kbeval.cli.compare import print_summary

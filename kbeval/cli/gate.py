@@ -40,8 +40,9 @@ if TYPE_CHECKING:
 def gate_command(run: str, form: str, **flags: Any) -> int:  # noqa: ANN401
     """Hold a run against its gates.
 
-    Exit code 0 where all pass, 1 where one fails. Metrics are named as in the JSON (hit_at_k.5) or in short (hit@5). A metric without a value fails its gate. Gates
-    may also stand in [gates] of the config file; the command line adds to them and overrides them.
+    Exit code 0 where all pass, 1 where one fails. Metrics are named as in the JSON (hit_at_k.5) or in short (hit@5). A
+    metric without a value fails its gate. Gates may also stand in [gates] of the config file; the command line adds to
+    them and overrides them.
     """
     from kbeval.compare import CompareOptions
     from kbeval.gates import check_gates

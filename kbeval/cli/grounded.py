@@ -20,8 +20,9 @@ from kbeval.cli import common
 def grounded_command(gold: str, trace: str, k: int, gates: str | None, **flags: Any) -> int:  # noqa: ANN401
     """Score a trace against a gold file in one go.
 
-    Needs no database, prints JSON; exit code 1 if a gate fails. precision and chr are least values, under and over (refusal) greatest ones. 'kbeval import grounded' keeps the
-    run in a database instead, to be compared and watched over time.
+    Needs no database, prints JSON; exit code 1 if a gate fails. precision and chr are least values, under and over
+    (refusal) greatest ones. 'kbeval import grounded' keeps the run in a database instead, to be compared and watched
+    over time.
     """
     from kbeval.grounded import parse_gates, score_trace
 

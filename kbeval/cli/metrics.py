@@ -49,7 +49,13 @@ def explain_command(metric: str, form: str, **flags: Any) -> int:  # noqa: ANN40
         common.print_json(_as_json(found))
         return 0
     none = "no value" if found.none is None else f"{found.none:g}"
-    how = "their mean, rounded to four decimals" if found.aggregation == "mean" else "how many of them have it"
+    hows = {
+        "mean": "their mean, rounded to four decimals",
+        "count": "how many of them have it",
+        "sum": "their sum, rounded to four decimals",
+        "percentiles": "p50, p95 and total: the median, the 95th percentile and the sum",
+    }
+    how = hows[found.aggregation]
     lines = [
         f"{found.name}: {found.summary}",
         "",

@@ -51,6 +51,7 @@ def _row(run: Run) -> list[Cell]:
     config = _config(run)
     llm, embedding = config.get("llm"), config.get("embedding")
     model = llm.get("model_id") if isinstance(llm, dict) else None
+    model = model or config.get("llm_model")
     if model is None and isinstance(embedding, dict):
         model = embedding.get("model")
     aggregate = run.aggregate()

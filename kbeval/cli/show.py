@@ -12,7 +12,7 @@ from kbeval.cli import common
 from kbeval.text import shown
 
 if TYPE_CHECKING:
-    from kbeval.inspecting import QueryDetail
+    from kbeval.inspecting import Hit, QueryDetail
     from kbeval.model import AggregateMetrics
     from kbeval.scoring import ScoreOptions
     from kbeval.sources.sqlite import Run
@@ -172,6 +172,12 @@ def _show_query(settings: common.Settings, run: Run, query_id: str, form: str) -
         )
 
 
+def _marks(hit: Hit) -> str:
+    """As what the labels expect a hit."""
+    marks = {"chunk": hit.is_expected_chunk, "doc": hit.is_expected_doc, "support": hit.is_support}
+    return ", ".join(name for name, is_so in marks.items() if is_so)
+
+
 def _print_citations(citations: Any, real: Sequence[bool]) -> None:  # noqa: ANN401  (whatever the row holds)
     for citation, is_real in zip(citations if isinstance(citations, list) else [], real, strict=False):
         place = citation.get("citation") if isinstance(citation, dict) else citation
@@ -184,8 +190,8 @@ def _print_query(detail: QueryDetail) -> None:
 
     text = detail.golden.get("query") or detail.stored.get("query") or ""
     click.echo(common.paint(shown(detail.query_id), "bold") + f"  {shown(str(text))}")
-    labels = ("expected_chunk_ids", "expected_doc_ids", "must_contain", "forbidden", "answerable")
-    for label in labels:
+    labels = ("expected_chunk_ids", "expected_doc_ids", "expected_spans", "gold_supports", "must_contain", "forbidden")
+    for label in (*labels, "answerable"):
         if label in detail.golden:
             value = detail.golden[label]
             text = ", ".join(map(str, value)) if isinstance(value, list) else str(value).lower()
@@ -201,7 +207,6 @@ def _print_query(detail: QueryDetail) -> None:
         _print_citations(answer.get("citations"), detail.citations_real)
     click.echo()
     if detail.hits:
-        marks = {(True, True): "chunk, doc", (True, False): "chunk", (False, True): "doc", (False, False): ""}
         common.print_table(
             [
                 Column("rank", right=True),
@@ -210,10 +215,7 @@ def _print_query(detail: QueryDetail) -> None:
                 Column("score", right=True),
                 Column("expected"),
             ],
-            [
-                [h.rank, h.chunk_id, h.doc_id, h.score, marks[h.is_expected_chunk, h.is_expected_doc]]
-                for h in detail.hits
-            ],
+            [[h.rank, h.chunk_id, h.doc_id, h.score, _marks(h)] for h in detail.hits],
             "table",
         )
     else:

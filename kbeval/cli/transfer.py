@@ -74,22 +74,25 @@ def export_command() -> None:
 @click.argument("run")
 @click.argument("folder", metavar="DIR")
 @click.option("--full-text", is_flag=True, help="keep the texts of chunks whole instead of their first 200 characters")
+@click.option("--replace", is_flag=True, help="overwrite a folder that is not empty")
 @common.db_option
 @common.golden_option
 @common.engine_options
-def export_anchors(run: str, folder: str, full_text: bool, **flags: Any) -> int:  # noqa: ANN401
+def export_anchors(run: str, folder: str, full_text: bool, replace: bool, **flags: Any) -> int:  # noqa: ANN401
     """Write a run that was imported from a results folder as one again, with metrics.json and summary.md.
 
     The numbers are computed with the golden file where one is named, else those that are stored.
     """
-    from kbeval.importers.exporting import export_folder
+    from kbeval.importers.exporting import claim_folder, export_folder
 
     settings = common.Settings(**flags)
-    place = Path(folder)
+    place = claim_folder(folder, replace=replace)
     with common.Progress() as progress:
         options = settings.score_options(on_step=progress.step)
         written = export_folder(
             run, place, db=settings.db(), golden=settings.get("golden"), full_text=full_text, options=options
         )
     common.note(f"wrote {', '.join(written)} to {place}")
+    if len(written) == 2:
+        common.note("the run has no numbers yet: name the golden file (--golden) to have them written too")
     return 0

@@ -38,4 +38,6 @@ class ImportedRun:
     def config_json(self) -> str:
         """The configuration as stored; what is kbeval's own is under one key."""
         about = {"system": self.system, "hash": self.hash}
+        if "kbeval" in self.config:
+            about["theirs"] = self.config["kbeval"]
         return json.dumps({**self.config, "kbeval": about}, ensure_ascii=False)

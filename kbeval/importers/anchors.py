@@ -41,7 +41,10 @@ def read_folder(folder: Path, suite: str = "anchors") -> ImportedRun:
         elif query_id is not None and query_id in rows:
             faults.append(f"line {number}: test_case_id {query_id!r} is used before, at line {rows[query_id][0]}")
         elif query_id is not None:
-            rows[query_id] = number, written(to_row(found))
+            try:
+                rows[query_id] = number, written(to_row(found))
+            except ValueError as error:
+                faults.append(f"line {number}: {error}")
     if faults:
         raise ImportFaultError(results, faults)
     config, warnings = _read_config(folder)
@@ -60,6 +63,15 @@ def _fault(found: Mapping[str, Any], query_id: str | None) -> str | None:
         return "answer is not text"
     if not isinstance(found.get("abstained"), bool | None):
         return "abstained is not true or false"
+    return next(filter(None, map(_hit_fault, found.get("retrieved_chunks") or ())), None)
+
+
+def _hit_fault(chunk: Mapping[str, Any]) -> str | None:
+    rank, chunk_id = chunk.get("rank"), chunk.get("chunk_id")
+    if rank is not None and (type(rank) is not int or not 1 <= rank < 2**63):
+        return f"a rank in retrieved_chunks is {rank!r:.40}, not a whole number from 1"
+    if chunk_id is not None and id_of(chunk_id) is None:
+        return "a chunk_id in retrieved_chunks is not text"
     return None
 
 
@@ -75,7 +87,6 @@ def _read_config(folder: Path) -> tuple[dict[str, Any], list[str]]:
     if not isinstance(config, dict):
         msg = f"{path} is not a JSON object; nothing was imported"
         raise KbevalError(msg)
-    config.pop("kbeval", None)
     return config, []
 
 
@@ -143,7 +154,10 @@ def write_folder(
     theirs = (from_row(row) for row in rows)
     lines = [written(found if full_text else cut_texts(found)) for found in theirs]
     write_whole(folder / RESULTS, "".join(f"{line}\n" for line in lines))
+    about = config.get("kbeval") or {}
     own = {name: value for name, value in config.items() if name != "kbeval"}
+    if "theirs" in about:
+        own["kbeval"] = about["theirs"]
     write_whole(folder / CONFIG, json.dumps(own, ensure_ascii=False, indent=2) + "\n")
     # When the run was made is known by when its file was written.
     try:

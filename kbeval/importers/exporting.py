@@ -27,6 +27,20 @@ from kbeval.sources.sqlite import Run, SqliteSource
 from kbeval.text import markdown
 
 
+def claim_folder(name: str, *, replace: bool) -> Path:
+    """The folder to write to: empty, or ours to overwrite."""
+    folder = Path(name)
+    if not name or (folder.exists() and not folder.is_dir()):
+        msg = f"{name!r} is not a folder to write to"
+        raise UsageError(msg)
+    if folder.is_dir() and any(folder.iterdir()) and not replace:
+        msg = f"{folder} is not empty; --replace overwrites what is in it"
+        raise UsageError(msg)
+    for old in (METRICS, SUMMARY):
+        (folder / old).unlink(missing_ok=True)
+    return folder
+
+
 def export_folder(  # noqa: PLR0913  (what to export, from where, and how)
     name: str,
     folder: Path,

@@ -24,7 +24,10 @@ def read_trace(path: Path, run_id: str, suite: str = "grounded") -> ImportedRun:
             faults.append(f"line {number}: {fault}")
         elif query_id is not None:
             repeated += query_id in rows
-            rows[query_id] = written(to_row(found, query_id))
+            try:
+                rows[query_id] = written(to_row(found, query_id))
+            except ValueError as error:
+                faults.append(f"line {number}: {error}")
     if faults:
         raise ImportFaultError(path, faults)
     warnings = [f"{path}: {repeated:,} repeated traces; the last of each question counts"] if repeated else []

@@ -15,9 +15,9 @@ class ImportFaultError(KbevalError):
 
     def __init__(self, path: Path, faults: list[str]) -> None:
         if len(faults) == 1:
-            super().__init__(f"{path}, {faults[0]}; nothing was imported")
+            super().__init__(f"{path}, {faults[0]}; correct it first")
         else:
-            super().__init__(f"{path}: {len(faults):,} broken lines; nothing was imported:", faults)
+            super().__init__(f"{path}: {len(faults):,} broken lines; correct them first:", faults)
 
 
 def read_text(path: Path) -> str:
@@ -42,15 +42,23 @@ def objects(path: Path, faults: list[str]) -> Iterator[tuple[int, dict[str, Any]
         if not text:
             continue
         try:
-            found = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            why = getattr(error, "msg", "it is nested too deeply")
-            faults.append(f"line {number}: is not valid JSON: {why}")
+            found = json.loads(text, parse_constant=_refuse)
+        except RecursionError:
+            faults.append(f"line {number}: is nested too deeply")
+            continue
+        except ValueError as error:
+            faults.append(f"line {number}: is not valid JSON: {getattr(error, 'msg', error)}")
             continue
         if isinstance(found, dict):
             yield number, found
         else:
             faults.append(f"line {number}: is not a JSON object")
+
+
+def _refuse(constant: str) -> None:
+    """NaN and Infinity are no JSON, though Python reads them."""
+    msg = f"{constant} is no number"
+    raise ValueError(msg)
 
 
 def id_of(value: Any) -> str | None:  # noqa: ANN401  (whatever stands there)
@@ -75,12 +83,17 @@ def ids_of(value: Any) -> list[str] | None:  # noqa: ANN401
 
 
 def written(value: Any) -> str:  # noqa: ANN401  (anything that JSON can hold)
-    """JSON as it is stored: text as text where it can be, escaped where it is half a character."""
-    text = json.dumps(value, ensure_ascii=False)
-    if text.isascii():
-        return text
+    """JSON as it is stored. Raises ValueError where it holds what JSON cannot: a number beyond all floats, or half a
+    character.
+    """
     try:
-        text.encode("utf-8")
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        if not text.isascii():
+            text.encode("utf-8")
     except UnicodeEncodeError:
-        return json.dumps(value)
+        msg = "holds half a character (a lone surrogate)"
+        raise ValueError(msg) from None
+    except ValueError:
+        msg = "holds a number that is too large"
+        raise ValueError(msg) from None
     return text

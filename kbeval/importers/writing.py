@@ -12,6 +12,7 @@ from pathlib import Path
 from kbeval.configs import imported_from
 from kbeval.errors import DatabaseError, UsageError
 from kbeval.importers import ImportedRun
+from kbeval.locks import lock_holders
 from kbeval.sources.sqlite import BUSY_TIMEOUT_MS, check_is_database, database_uri
 from kbeval.sqlfiles import read_sql
 
@@ -29,7 +30,8 @@ def write_runs(
         msg = f"two of them would be run {twice!r}; import them one by one, or rename a folder"
         raise UsageError(msg)
     is_new = not path.exists()
-    if not is_new:
+    is_empty = is_new or (path.is_file() and path.stat().st_size == 0)
+    if not is_empty:
         check_is_database(path)
     try:
         uri = f"{database_uri(path)}?mode={'rwc' if is_new else 'rw'}"
@@ -37,7 +39,7 @@ def write_runs(
         with closing(sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None)) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
-                if is_new:
+                if is_empty:
                     _make_tables(connection)
                 found = {run.run_id: _write(connection, run, replace=replace) for run in runs}
                 connection.execute("COMMIT")
@@ -46,10 +48,13 @@ def write_runs(
                     connection.execute("ROLLBACK")
                 raise
             return found
-    except sqlite3.Error as error:
-        if is_new:
-            path.unlink(missing_ok=True)
-        msg = f"{path} cannot be written: {error}; nothing was imported"
+    except BaseException as error:
+        if is_new and path.is_file() and path.stat().st_size == 0:
+            path.unlink()
+        if not isinstance(error, sqlite3.Error):
+            raise
+        holder = f" by {lock_holders(path)}" if "locked" in str(error) else ""
+        msg = f"{path} cannot be written: {error}{holder}; nothing was imported"
         raise DatabaseError(msg) from error
 
 

@@ -62,8 +62,8 @@ def matching_sentence(report: CompareReport) -> str:
     """How hits were told right from wrong, and how many queries each way decided."""
     version_a, version_b = (version or "unknown" for version in report.chunker_versions)
     found = report.matching
-    ways = {"exact": "by chunk id", "span": "by spans", "doc": "by document"}
-    parts = [f"{found[way]:,} {text}" for way, text in ways.items() if found[way]]
+    ways = {"exact": "by chunk id", "span": "by spans", "doc": "by document", "support": "by supports"}
+    parts = [f"{found[way]:,} {text}" for way, text in ways.items() if found.get(way)]
     if found["none"]:
         parts.append(f"{found['none']:,} with nothing expected")
     chunkers = f"chunker {version_a} → {version_b}" if version_a != version_b else f"chunker {version_a}"

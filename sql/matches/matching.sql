@@ -1,5 +1,6 @@
 -- matching: what decides about the hits of each result.
--- columns: result_no, query_id, matching ('exact': chunk ids, 'span': overlap, 'doc': the document alone)
+-- columns: result_no, query_id, matching ('exact': chunk ids, 'span': overlap, 'doc': the document alone, 'support':
+--          gold supports, where nothing else is expected)
 -- kind: table
 --
 -- Overlap decides where it is known where the answer stands and where the hits in its documents stand. Runs that
@@ -21,11 +22,14 @@ SELECT
     CASE
         WHEN s.matching = 'exact' AND q.n_expected_chunks > 0    THEN 'exact'
         WHEN p.query_id IS NOT NULL AND u.query_id IS NULL       THEN 'span'
+        WHEN q.n_expected_chunks + q.n_expected_spans + q.n_expected_docs = 0 THEN 'support'
         ELSE                                                          'doc'
     END AS matching
 FROM results AS r
 CROSS JOIN settings AS s
-JOIN queries AS q ON q.query_id = r.query_id AND q.n_expected_chunks + q.n_expected_docs + q.n_expected_spans > 0
+JOIN queries AS q
+    ON  q.query_id = r.query_id
+    AND q.n_expected_chunks + q.n_expected_docs + q.n_expected_spans + q.n_supports > 0
 LEFT JOIN placed AS p ON p.query_id = r.query_id
 LEFT JOIN unplaced AS u
     ON  u.query_id = r.query_id
