@@ -331,9 +331,29 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
             yield f"run {run_id}: {unknown} without a golden query, counted in totals only"
 
 
+def all_of_one_chunker(scoring: Scoring) -> bool:
+    """Are runs, labels and chunks all of one chunker version? Mostly they are, and nobody needs to look closer."""
+    scoring.session.need("archived_chunks", "chunks", "expected_chunks", "runs")
+    ((versions, unknown),) = scoring.session.rows(
+        """
+        SELECT
+            (
+                SELECT COUNT(DISTINCT chunker_version)
+                FROM (
+                    SELECT chunker_version FROM chunks
+                    UNION SELECT chunker_version FROM archived_chunks
+                    UNION SELECT chunker_version FROM runs WHERE chunker_version IS NOT NULL
+                )
+            ),
+            (SELECT COUNT(*) FROM expected_chunks WHERE chunk_id NOT IN (SELECT chunk_id FROM chunks))
+        """
+    )
+    return bool(versions <= 1 and unknown == 0)
+
+
 def foreign_chunk_warnings(scoring: Scoring) -> Iterator[str]:
     """Runs that cannot hit most of what is expected, because ids decide and the labels are another chunker's."""
-    if scoring.options.matching == "span":
+    if scoring.options.matching == "span" or all_of_one_chunker(scoring):
         return
     scoring.session.need("foreign_chunks")
     for run_id, version, foreign, expected, owner in scoring.session.rows(

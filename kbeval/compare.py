@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbeval.aggregates import Scored, aggregate_runs
+from kbeval.aggregates import Scored, aggregate_runs, all_of_one_chunker
 from kbeval.comparison import EXACT, FALLBACK, KINDS, CompareReport, Comparison, QueryComparison
 from kbeval.configs import broken_invariants, changed_parts, config_diff, config_of, eval_k, is_readable
 from kbeval.errors import BadRowsError, KbevalError, UsageError
@@ -120,7 +120,7 @@ class _Compare:
 
     def ids_mean_nothing(self, scoring: Scoring) -> bool:
         """Are chunk ids to decide, though the labels are those of another chunker?"""
-        if self.by_span:
+        if self.by_span or all_of_one_chunker(scoring):
             return False
         scoring.session.need("foreign_chunks")
         owners = scoring.session.rows("SELECT owner FROM foreign_chunks WHERE 2 * n_foreign > n_expected")
