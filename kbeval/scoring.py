@@ -23,7 +23,8 @@ from kbeval.errors import MetricError, UsageError
 from kbeval.golden import Golden, load_golden
 from kbeval.metrics import Column, Metric, catalogue, did_you_mean
 from kbeval.runs import find_runs
-from kbeval.sources.sqlite import Run, SqliteSource, database_size
+from kbeval.sources.files import database_size
+from kbeval.sources.sqlite import Run, SqliteSource
 from kbeval.sqlfiles import compose
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from pathlib import Path
 from kbeval.archive import ChunkSpans, write_spans
 from kbeval.errors import DatabaseError
 from kbeval.locks import lock_holders
-from kbeval.sources.sqlite import BUSY_TIMEOUT_MS, check_is_database, database_uri
+from kbeval.sources.files import check_is_database, database_uri
+from kbeval.sources.sqlite import BUSY_TIMEOUT_MS
 
 
 def store_json(

@@ -13,7 +13,8 @@ from kbeval.configs import imported_from
 from kbeval.errors import DatabaseError, UsageError
 from kbeval.importers import ImportedRun
 from kbeval.locks import lock_holders
-from kbeval.sources.sqlite import BUSY_TIMEOUT_MS, check_is_database, database_uri
+from kbeval.sources.files import check_is_database, database_uri
+from kbeval.sources.sqlite import BUSY_TIMEOUT_MS
 from kbeval.sqlfiles import read_sql
 
 IMPORTED, UNCHANGED, REPLACED = "imported", "unchanged", "replaced"

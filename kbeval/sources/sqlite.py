@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
-import urllib.parse
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +19,7 @@ from kbeval.config import OVERLAPS_OF
 from kbeval.errors import DatabaseError
 from kbeval.locks import lock_holders
 from kbeval.model import AggregateMetrics
+from kbeval.sources.files import check_is_database, database_uri, finish_interrupted_write
 from kbeval.text import counted
 
 if TYPE_CHECKING:
@@ -29,7 +27,6 @@ if TYPE_CHECKING:
 
     from kbeval.engine import Loader, Session
 
-SQLITE_HEADER = b"SQLite format 3\x00"
 BUSY_TIMEOUT_MS = 10_000
 # Rows with hits are some kilobytes each. Small batches of them stay in the processor's cache: measured
 # twice as fast as the driver's default of 1024 rows, in a third of the memory.
@@ -327,55 +324,6 @@ def stored_runs(path: str | os.PathLike[str]) -> list[Run]:
 
     with duckdb.connect(":memory:") as reader, SqliteSource(path, reader) as source:
         return source.runs()
-
-
-def database_size(path: str | os.PathLike[str]) -> int:
-    """Bytes on disk, 0 where nothing is there."""
-    try:
-        return Path(path).stat().st_size
-    except OSError:
-        return 0
-
-
-def database_uri(path: Path) -> str:
-    """The file as SQLite's URI, whatever characters are in its name."""
-    return f"file:{urllib.parse.quote(os.fsencode(path.absolute()))}"
-
-
-def finish_interrupted_write(path: Path) -> None:
-    """A writer that was killed leaves a journal. Rolling it back needs write access, which reading has not."""
-    try:
-        if Path(f"{path}-journal").stat().st_size == 0:
-            return
-        with closing(sqlite3.connect(f"{database_uri(path)}?mode=rw", uri=True)) as connection:
-            connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()
-    except (OSError, sqlite3.Error):
-        return  # no journal, or no right to touch it: reading will tell
-
-
-def check_is_database(path: Path) -> None:
-    """Tell apart the ways in which a path is not a SQLite database, before SQLite makes one of it."""
-    if path.is_dir():
-        msg = f"{path} is a directory; --db wants a SQLite file"
-        raise DatabaseError(msg)
-    if path.exists() and not path.is_file():
-        msg = f"{path} is not a regular file; --db wants a SQLite file"
-        raise DatabaseError(msg)
-    try:
-        with path.open("rb") as file:
-            head = file.read(len(SQLITE_HEADER))
-    except FileNotFoundError:
-        msg = f"there is no database {path}; check --db, or make one to try with 'kbeval demo'"
-        raise DatabaseError(msg) from None
-    except (OSError, ValueError) as error:
-        msg = f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
-        raise DatabaseError(msg) from error
-    if not head:
-        msg = f"{path} is empty: there are no evaluation runs in it; check --db"
-        raise DatabaseError(msg)
-    if head != SQLITE_HEADER:
-        msg = f"{path} is not a SQLite database; check --db"
-        raise DatabaseError(msg)
 
 
 class _Explained:

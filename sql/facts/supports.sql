@@ -1,12 +1,13 @@
 -- supports: the passages that a golden answer rests on: a file, a heading in it, and words that it holds.
--- columns: query_id, support_no (from 0), path, headings (canonical; '' is the whole file), n_snippets
+-- columns: query_id, support_no (from 0), path, headings (canonical; '' is the whole file), n_snippets, snippets
 -- kind: table
 SELECT
     query_id,
     support_no,
     support.rel_path                            AS path,
     canonical_headings(support.heading_path)    AS headings,
-    COALESCE(len(support.snippets), 0)          AS n_snippets
+    COALESCE(len(support.snippets), 0)          AS n_snippets,
+    support.snippets                            AS snippets
 FROM (
     SELECT
         e.id                                       AS query_id,
