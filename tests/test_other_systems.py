@@ -662,6 +662,8 @@ def test_runs_with_latencies_are_compared_exported_and_framed(
     capsys.readouterr()
     assert run(["show", "run2", "--query", "a001", "--db", "a.db", "--golden", golden]) == 0
     assert "support" in capsys.readouterr().out.split("expected\n")[1].splitlines()[0]
+    assert run(["show", "run2", "--worst", "1", "--db", "a.db", "--golden", golden]) == 0
+    assert "support_mrr" in capsys.readouterr().out
     assert (
         run(["show", "run2", "--worst", "1", "--metric", "support_recall_any@1", "--db", "a.db", "--golden", golden])
         == 0

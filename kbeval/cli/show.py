@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 @click.argument("run")
 @click.option("--query", "query_id", metavar="ID", help="one query: its labels, hits, answer and scores")
 @click.option("--worst", type=click.IntRange(1, 1_000_000), metavar="N", help="the N queries that did worst")
-@click.option("--metric", metavar="M", help="on which metric, like mrr or hit_at_k.5  [default: mrr]")
+@click.option(
+    "--metric",
+    metavar="M",
+    help="on which metric, like hit_at_k.5  [default: mrr; support_mrr or answer_precision for imported runs]",
+)
 @common.db_option
 @common.golden_option
 @common.metric_options
@@ -55,10 +59,17 @@ def show_command(
     if query_id is not None:
         _show_query(settings, found, query_id, form)
     elif worst is not None:
-        _show_worst(settings, found, worst, metric or "mrr", form)
+        _show_worst(settings, found, worst, metric or _headline(found), form)
     else:
         _show_numbers(settings, found, form)
     return 0
+
+
+def _headline(run: Run) -> str:
+    """The metric that a person asks about first, which depends on whose run it was."""
+    from kbeval.configs import config_of, imported_from
+
+    return {"anchors": "support_mrr", "grounded": "answer_precision"}.get(imported_from(config_of(run)) or "", "mrr")
 
 
 def _options(settings: common.Settings, run: Run, progress: common.Progress) -> ScoreOptions:
