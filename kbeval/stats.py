@@ -259,15 +259,24 @@ def _interval(values: Ints, counts: Ints, resamples: int, seed: int) -> tuple[in
         sums = np.concatenate(list(blocks(generator, values, counts, resamples)))
     sums.sort()
     outside = math.floor(len(sums) * (1 - CONFIDENCE) / 2)
-    return int(sums[outside]), int(sums[len(sums) - 1 - outside])
+    low, high = int(sums[outside]), int(sums[len(sums) - 1 - outside])
+    if _pairs_of(values, counts) == _mirrored(values, counts):
+        # Its own mirror image: the draws are not quite, so the wider side counts for both.
+        return -max(-low, high), max(-low, high)
+    return low, high
 
 
 def _is_turned_round(values: Ints, counts: Ints) -> bool:
     total = int(values @ counts)
-    if total:
-        return total < 0
-    here = list(zip(values.tolist(), counts.tolist(), strict=True))
-    return here > [(-value, count) for value, count in reversed(here)]
+    return total < 0 if total else _pairs_of(values, counts) > _mirrored(values, counts)
+
+
+def _pairs_of(values: Ints, counts: Ints) -> list[tuple[int, int]]:
+    return list(zip(values.tolist(), counts.tolist(), strict=True))
+
+
+def _mirrored(values: Ints, counts: Ints) -> list[tuple[int, int]]:
+    return [(-value, count) for value, count in reversed(_pairs_of(values, counts))]
 
 
 def _drawn_as_counts(generator: np.random.Generator, values: Ints, counts: Ints, resamples: int) -> Iterator[Ints]:
