@@ -230,7 +230,7 @@ def _number(metric: Metric, made_of: Sequence[Any], scored: int) -> Number | dic
 def _provenance(scoring: Scoring) -> dict[str, Any]:
     found: dict[str, Any] = {
         "kbeval": __version__,
-        "metrics": definitions_hash(scoring.options.metrics()),
+        "metrics": definitions_hash(scoring.catalogue),
         "golden": scoring.golden.hash,
         "matching": scoring.options.matching,
     }

@@ -193,8 +193,10 @@ class _Compare:
         columns = _tested_columns(scoring.metrics, self.options.only)
         values = ", ".join(f'a."{name}", b."{name}"' for name, _ in columns)
         found = scoring.session.execute(
-            f"SELECT a.query_id, {values} FROM query_scores AS a JOIN query_scores AS b ON b.query_id = a.query_id"
-            " WHERE a.run_id = $1 AND b.run_id = $2 ORDER BY a.query_id",
+            f"SELECT a.query_id, {values} FROM compared AS c"
+            " JOIN query_scores AS a ON a.query_id = c.query_id AND a.run_id = $1"
+            " JOIN query_scores AS b ON b.query_id = c.query_id AND b.run_id = $2"
+            " WHERE c.in_both ORDER BY a.query_id",
             [self.run_a.run_id, self.run_b.run_id],
         ).fetchnumpy()
         query_ids, *numbers = found.values()

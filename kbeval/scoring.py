@@ -98,8 +98,9 @@ class Scoring:
         self.systems = {system for run in runs if (system := imported_from(config_of(run))) is not None}
         # A run's own k is computed for all and kept for that run: its numbers do not depend on its company.
         own_ks = {k for run in runs if (k := own_k(config_of(run))) is not None}
-        self.asked_ks = {metric.name: metric.ks for metric in options.metrics()}
-        self.metrics = [metric.with_ks(own_ks) for metric in options.metrics() if self._can_apply(metric)]
+        self.catalogue = options.metrics()
+        self.asked_ks = {metric.name: metric.ks for metric in self.catalogue}
+        self.metrics = [metric.with_ks(own_ks) for metric in self.catalogue if self._can_apply(metric)]
         self.columns: list[Column] = [column for metric in self.metrics for column in metric.columns]
         self.session = session
         session.add_loaders({"golden_entries": golden.loader(), "settings": self._load_settings})

@@ -507,6 +507,9 @@ def test_a_folder_that_is_not_empty_is_not_overwritten(tmp_path: Path, capsys: p
     assert run(["export", "anchors", "run", "run", "--db", "a.db"]) == 2
     assert "run is not empty; --replace overwrites what is in it" in capsys.readouterr().err
     assert (folder / "results.jsonl").read_text() == before
+    (folder / "summary.md").write_text("mine")
+    assert run(["export", "anchors", "gone", "run", "--replace", "--db", "a.db"]) == 2
+    assert (folder / "summary.md").read_text() == "mine"
     assert run(["export", "anchors", "run", "run", "--replace", "--db", "a.db"]) == 0
     assert run(["export", "anchors", "run", "", "--db", "a.db"]) == 2
 
@@ -641,6 +644,17 @@ def test_imported_runs_are_compared_like_any_other(tmp_path: Path) -> None:
     assert report.matching == {"exact": 0, "span": 0, "doc": 0, "none": 0, "support": 20}
     back = ["gate", "worse", "--baseline", "better", "--no-regressions"]
     assert run([*back, "--db", str(tmp_path / "a.db"), "--golden", str(labels)]) == 1
+
+
+def test_traces_are_tested_over_the_questions_that_both_have(tmp_path: Path) -> None:
+    import kbeval
+
+    gold, trace = FIXTURES / "grounded" / "gold.jsonl", FIXTURES / "grounded" / "trace.jsonl"
+    (tmp_path / "less.jsonl").write_text("\n".join(trace.read_text().splitlines()[:2]))
+    write_runs(tmp_path / "g.db", [read_trace(trace, "all"), read_trace(tmp_path / "less.jsonl", "less")])
+    report = kbeval.compare_runs("all", "less", db=tmp_path / "g.db", golden=gold)
+    assert report.whole.significance["answer_precision"].n == 2
+    assert any("1 query in one run only" in warning for warning in report.warnings)
 
 
 def test_runs_with_latencies_are_compared_exported_and_framed(

@@ -46,7 +46,7 @@ _BESIDE_DB = ""
 @common.metric_options
 @common.format_option
 @common.engine_options
-def compare_command(a: str, b: str, form: str, top: int, report: str | None, **flags: Any) -> int:  # noqa: ANN401
+def compare_command(a: str, b: str, form: str, top: int, report: str | None, **flags: Any) -> int:  # noqa: ANN401  (click's options)
     """Compare two runs: is B better than A?
 
     And where, why, and can one believe it? A and B are run ids, beginnings of them, 'latest' or 'latest~1'. Chunk ids

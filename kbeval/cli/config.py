@@ -57,7 +57,7 @@ def _flat(key: str, value: Any) -> list[tuple[str, Any]]:  # noqa: ANN401  (what
     return [row for name, inner in value.items() for row in _flat(f"{key}.{name}", inner)]
 
 
-def _text(value: Any) -> str | None:  # noqa: ANN401
+def _text(value: Any) -> str | None:  # noqa: ANN401  (what TOML holds)
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, list):

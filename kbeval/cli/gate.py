@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     help="how to print the result",
 )
 @common.engine_options
-def gate_command(run: str, form: str, **flags: Any) -> int:  # noqa: ANN401
+def gate_command(run: str, form: str, **flags: Any) -> int:  # noqa: ANN401  (click's options)
     """Hold a run against its gates.
 
     Exit code 0 where all pass, 1 where one fails. Metrics are named as in the JSON (hit_at_k.5) or in short (hit@5). A

@@ -17,7 +17,7 @@ from kbeval.cli import common
 )
 @click.option("--gates", metavar="NAME=VALUE,…", help="[default: precision=0.80,chr=0.75,under=0.05,over=0.10]")
 @common.engine_options
-def grounded_command(gold: str, trace: str, k: int, gates: str | None, **flags: Any) -> int:  # noqa: ANN401
+def grounded_command(gold: str, trace: str, k: int, gates: str | None, **flags: Any) -> int:  # noqa: ANN401  (click's options)
     """Score a trace against a gold file in one go.
 
     Needs no database, prints JSON; exit code 1 if a gate fails. precision and chr are least values, under and over

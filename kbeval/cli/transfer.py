@@ -24,7 +24,7 @@ def import_command() -> None:
 @click.option("--suite", default="anchors", show_default=True, help="the suite that the runs belong to")
 @click.option("--replace", is_flag=True, help="overwrite a run that is there and differs")
 @common.db_option
-def import_anchors(folders: tuple[str, ...], suite: str, replace: bool, **flags: Any) -> int:  # noqa: ANN401
+def import_anchors(folders: tuple[str, ...], suite: str, replace: bool, **flags: Any) -> int:  # noqa: ANN401  (click's options)
     """Import results folders: results.jsonl and config.json, the folder's name is the run's id.
 
     All folders are stored in one transaction. Importing the same folder again changes nothing. The database is made
@@ -42,7 +42,7 @@ def import_anchors(folders: tuple[str, ...], suite: str, replace: bool, **flags:
 @click.option("--suite", default="grounded", show_default=True, help="the suite that the run belongs to")
 @click.option("--replace", is_flag=True, help="overwrite a run that is there and differs")
 @common.db_option
-def import_grounded(trace: str, run_id: str, suite: str, replace: bool, **flags: Any) -> int:  # noqa: ANN401
+def import_grounded(trace: str, run_id: str, suite: str, replace: bool, **flags: Any) -> int:  # noqa: ANN401  (click's options)
     """Import a trace of grounded question answering (JSONL). The last line of a question counts."""
     from kbeval.importers.grounded import read_trace
     from kbeval.importers.lines import id_of
@@ -78,7 +78,7 @@ def export_command() -> None:
 @common.db_option
 @common.golden_option
 @common.engine_options
-def export_anchors(run: str, folder: str, full_text: bool, replace: bool, **flags: Any) -> int:  # noqa: ANN401
+def export_anchors(run: str, folder: str, full_text: bool, replace: bool, **flags: Any) -> int:  # noqa: ANN401  (click's options)
     """Write a run that was imported from a results folder as one again, with metrics.json and summary.md.
 
     The numbers are computed with the golden file where one is named, else those that are stored.

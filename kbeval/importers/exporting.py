@@ -36,8 +36,6 @@ def claim_folder(name: str, *, replace: bool) -> Path:
     if folder.is_dir() and any(folder.iterdir()) and not replace:
         msg = f"{folder} is not empty; --replace overwrites what is in it"
         raise UsageError(msg)
-    for old in (METRICS, SUMMARY):
-        (folder / old).unlink(missing_ok=True)
     return folder
 
 
@@ -60,6 +58,8 @@ def export_folder(  # noqa: PLR0913  (what to export, from where, and how)
             msg = f"run {run.run_id} was not imported from a results folder, so it cannot be written as one"
             raise UsageError(msg)
         rows = [json.loads(text) for text in source.result_texts(run.run_id)]
+    for old in (METRICS, SUMMARY):
+        (folder / old).unlink(missing_ok=True)
     write_folder(folder, rows, config, run.created_at, full_text=full_text)
     aggregate = run.aggregate()
     if golden is not None:
