@@ -55,6 +55,8 @@ class ScoreOptions:
     together: bool = False
     # Find out what to archive when the numbers are stored.
     archive: bool = False
+    # Read no row before a relation that needs it.
+    lazily: bool = False
     threads: int | None = None
     memory_limit: str | None = None
     on_step: Callable[[str], None] | None = None
@@ -279,14 +281,15 @@ def one_line(text: str) -> str:
 @contextlib.contextmanager
 def open_scoring(
     database: str | os.PathLike[str],
-    golden: Golden | str | os.PathLike[str],
+    golden: Golden | str | os.PathLike[str] | None,
     runs: Sequence[str] | None = None,
     options: ScoreOptions | None = None,
     settle: Callable[[SqliteSource, Sequence[Run], ScoreOptions], ScoreOptions] | None = None,
 ) -> Iterator[Scoring]:
     """Open a scoring session; `runs` are names (an id, a unique prefix, latest, latest~N), None means all.
 
-    `settle` may look at the chosen runs, and refuse them or change the options, before their rows are read.
+    Without a golden file there are no labels. `settle` may look at the chosen runs, and refuse them or change the
+    options, before their rows are read.
     """
     options = options or ScoreOptions()
     with options.session(database) as session, SqliteSource(database, session.connection) as source:
@@ -295,9 +298,13 @@ def open_scoring(
         if settle is not None:
             options = settle(source, chosen, options)
         session.add_loaders(source.loaders([run.run_id for run in chosen]))
+        if golden is None:
+            golden = Golden("", ())
         # What needs no labels keeps the engine busy and Python free: the golden file is read meanwhile.
-        places = ("hit_places",) if options.matching == "span" else ()
-        with session.building("results", "citation_matches", *places):
+        at_once: tuple[str, ...] = () if options.lazily else ("results", "citation_matches")
+        if at_once and options.matching == "span":
+            at_once = (*at_once, "hit_places")
+        with session.building(*at_once):
             loaded = golden if isinstance(golden, Golden) else load_golden(golden)
             loaded.prepare()
         yield Scoring(session, source, loaded, chosen, options)

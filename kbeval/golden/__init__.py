@@ -93,7 +93,7 @@ class Golden:
         def load(session: Session) -> None:
             session.execute(
                 f"CREATE TABLE golden_entries AS SELECT from_json(line, '{_STRUCTURE}') AS e"
-                " FROM (SELECT UNNEST(string_split($1, chr(10))) AS line)",
+                " FROM (SELECT UNNEST(string_split($1, chr(10))) AS line) WHERE line <> ''",
                 [self._json_lines],
             )
 
