@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from kbeval import __version__
 from kbeval.archive import ChunkSpans, spans_to_keep
 from kbeval.configs import config_of, imported_from, own_k
 from kbeval.errors import BadRowsError, DatabaseError
 from kbeval.exact import FIXED_POINT, rounded, rounded_mean
 from kbeval.golden import Golden
-from kbeval.metrics import PERCENTILES, Metric, definitions_hash
+from kbeval.metrics import PERCENTILES, Metric
 from kbeval.model import CONTRACT, AggregateMetrics, Number, number_parts
+from kbeval.provenance import data_digest, provenance
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sources.sqlite import Run
 from kbeval.sqlfiles import compose
@@ -139,14 +139,16 @@ def aggregate_runs(scoring: Scoring) -> Scored:
     """Compute every aggregate of every run in the session."""
     _refuse_repeated_rows(scoring)
     scoring.build_scores()
-    ledgers, provenance, abstention = _ledgers(scoring), _provenance(scoring), _abstention(scoring)
+    ledgers, abstention = _ledgers(scoring), _abstention(scoring)
+    made_from = provenance(scoring.session, scoring.golden, scoring.options)
+    rows = scoring.source.settled_digests(scoring.session)
     totals = {run_id: found for run_id, _, found in run_totals(scoring)}
     scored = Scored(scoring.runs, bad_rows=_bad_rows(scoring), warnings=list(scoring.golden.warnings))
     for run in scoring.runs:
         aggregate = _aggregate(scoring, totals.get(run.run_id, {}), run)
         aggregate.ledger = {**ledgers[run.run_id], **aggregate.ledger}
         aggregate.abstention = abstention.get(run.run_id, {})
-        aggregate.provenance = dict(provenance)
+        aggregate.provenance = {**made_from, "data": data_digest(rows[run.run_id], run.config_json)}
         scored.aggregates[run.run_id] = aggregate
     if scoring.options.by is not None:
         runs = {run.run_id: run for run in scoring.runs}
@@ -225,20 +227,6 @@ def _number(metric: Metric, made_of: Sequence[Any], scored: int) -> Number | dic
         *quantiles, total = made_of
         return dict(zip(PERCENTILES, (*map(rounded, quantiles), rounded_mean(total, 1)), strict=True))
     return rounded_mean(made_of[0], 1 if metric.aggregation == "sum" else scored)
-
-
-def _provenance(scoring: Scoring) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "kbeval": __version__,
-        "metrics": definitions_hash(scoring.catalogue),
-        "golden": scoring.golden.hash,
-        "matching": scoring.options.matching,
-    }
-    if scoring.options.matching == "span":
-        found |= {"min_overlap": scoring.options.min_overlap, "overlap_of": scoring.options.overlap_of}
-    if scoring.options.missing_as_zero:
-        found["missing"] = "zero"
-    return found
 
 
 def _ledgers(scoring: Scoring) -> dict[str, dict[str, Any]]:

@@ -11,7 +11,9 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -33,6 +35,18 @@ Result = TypeVar("Result")
 Loader = Callable[["Session"], None]
 
 
+@dataclass(frozen=True)
+class Copied:
+    """A relation of which rows are kept in files: the SELECT that reads them, and whether there are others beside.
+
+    Relations of one group are made from the same fresh rows, so those of one are made from those of another.
+    """
+
+    sql: str
+    fresh: bool
+    group: str
+
+
 class Session:
     """Builds relations in order and answers queries over them."""
 
@@ -43,18 +57,23 @@ class Session:
         memory_limit: str | None = None,
         expected_bytes: int = 0,
         on_step: Callable[[str], None] | None = None,
+        folders: Sequence[Path] = (),
     ) -> None:
+        """`folders`: where the session may read and write files; nowhere else, and by default nowhere."""
         self._loaders: dict[str, Loader] = {}
+        self._copies: dict[str, Copied] = {}
         self._on_step = on_step
         self._built: set[str] = set()
         self._spill = tempfile.mkdtemp(prefix="kbeval-")
         try:
-            self.connection = self._connect(threads, memory_limit or DEFAULT_MEMORY_LIMIT, expected_bytes)
+            self.connection = self._connect(threads, memory_limit or DEFAULT_MEMORY_LIMIT, expected_bytes, folders)
         except BaseException:
             shutil.rmtree(self._spill, ignore_errors=True)
             raise
 
-    def _connect(self, threads: int | None, memory_limit: str, expected_bytes: int) -> duckdb.DuckDBPyConnection:
+    def _connect(
+        self, threads: int | None, memory_limit: str, expected_bytes: int, folders: Sequence[Path]
+    ) -> duckdb.DuckDBPyConnection:
         if not _SIZE.fullmatch(memory_limit):
             msg = f"memory limit {memory_limit!r} is not a size; write it like 400MB or 2GB"
             raise UsageError(msg)
@@ -71,7 +90,9 @@ class Session:
         if expected_bytes > COMPRESS_FROM_BYTES:
             connection.execute("ATTACH ':memory:' AS work (COMPRESS)")
             connection.execute("USE work")
-        # From here on no statement can read or write a file, reach the network or undo this.
+        if folders:
+            connection.execute("SET allowed_directories = ?", [[f"{folder.absolute()}/" for folder in folders]])
+        # From here on no statement can read or write any other file, reach the network or undo this.
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         connection.execute(read_sql("macros.sql"))
@@ -80,6 +101,14 @@ class Session:
     def add_loaders(self, loaders: Mapping[str, Loader]) -> None:
         """Say how stored tables get into the session when they are first needed."""
         self._loaders.update(loaders)
+
+    def add_copies(self, copies: Mapping[str, Copied]) -> None:
+        """Say which relations are kept in files, whole or in part."""
+        self._copies.update(copies)
+
+    def fresh_name(self, name: str) -> str:
+        """The relation that holds those rows of another that are in no file."""
+        return f"fresh_{name}" if name in self._copies else name
 
     def need(self, *names: str) -> None:
         """Build these relations, and before them whatever they read from."""
@@ -90,29 +119,47 @@ class Session:
                 self._step(f"reading {name.removeprefix('stored_').replace('_', ' ')}")
                 self._loaders[name](self)
             elif name in relations():
-                relation = relations()[name]
-                known = self._loaders.keys() | relations().keys()
-                self.need(*sorted(relation.reads & known))
-                self._step(f"building {name.replace('_', ' ')}")
-                self._build(relation)
+                self._need_relation(relations()[name])
             else:
                 msg = f"there is no relation {name!r}"
                 raise UsageError(msg)
             self._built.add(name)
+
+    def _need_relation(self, relation: Relation) -> None:
+        copy = self._copies.get(relation.name)
+        if copy is None or copy.fresh:
+            known = self._loaders.keys() | relations().keys()
+            self.need(*sorted(relation.reads & known))
+            self._step(f"building {relation.name.replace('_', ' ')}")
+            self._build(self.fresh_name(relation.name), relation.kind, self._fresh_sql(relation))
+        if copy is not None:
+            # A row that refers to a result is read beside the results, which may be needed to choose it.
+            if "FROM results" in copy.sql:
+                self.need("results")
+            others = f"SELECT * FROM fresh_{relation.name}\nUNION ALL BY NAME\n" if copy.fresh else ""
+            self.execute(f"CREATE VIEW {relation.name} AS {others}{copy.sql}")
+
+    def _fresh_sql(self, relation: Relation) -> str:
+        """The relation's SELECT over fresh rows alone, where some of what it reads is copied."""
+        sql, copy = relation.sql, self._copies.get(relation.name)
+        for name in relation.reads if copy is not None else ():
+            if name in self._copies and copy is not None and self._copies[name].group == copy.group:
+                sql = re.sub(rf"\b(FROM|JOIN)(\s+){name}\b", rf"\1\2fresh_{name}", sql)
+        return sql
 
     @property
     def built(self) -> frozenset[str]:
         """The relations that there are by now."""
         return frozenset(self._built)
 
-    def _build(self, relation: Relation) -> None:
+    def _build(self, name: str, kind: str, sql: str) -> None:
         try:
-            self.execute(f"CREATE {relation.kind.upper()} {relation.name} AS {relation.sql}")
+            self.execute(f"CREATE {kind.upper()} {name} AS {sql}")
         except duckdb.InterruptException:
             raise
         except duckdb.Error as error:
             # Our own SQL is tested; what is left is data that cannot be read at all, like a damaged file.
-            msg = f"the stored data cannot be read (at {relation.name}): {first_line(error)}"
+            msg = f"the stored data cannot be read (at {name}): {first_line(error)}"
             raise KbevalError(msg) from error
 
     @contextlib.contextmanager

@@ -61,7 +61,7 @@ def query_detail(scoring: Scoring, query_id: str, result_json: str | None) -> Qu
         if entry is not None:
             msg = f"run {run.run_id} has no row for query {query_id!r}, though the golden file has it"
             raise UsageError(msg)
-        known = [row[0] for row in scoring.session.rows("SELECT query_id FROM parsed ORDER BY query_id")]
+        known = [row[0] for row in scoring.session.rows("SELECT query_id FROM results ORDER BY query_id")]
         hint = did_you_mean(query_id, known) or f"; see 'kbeval show {run.run_id} --worst 20'"
         msg = f"run {run.run_id} has no query {query_id!r}{hint}"
         raise UsageError(msg)

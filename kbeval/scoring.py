@@ -24,6 +24,7 @@ from kbeval.golden import Golden, load_golden
 from kbeval.metrics import Column, Metric, catalogue, did_you_mean
 from kbeval.runs import find_runs
 from kbeval.sources.files import database_size
+from kbeval.sources.opening import open_source
 from kbeval.sources.sqlite import Run, SqliteSource
 from kbeval.sqlfiles import compose
 
@@ -57,17 +58,20 @@ class ScoreOptions:
     archive: bool = False
     # Read no row before a relation that needs it.
     lazily: bool = False
+    # Keep what was parsed beside the database: 'auto' where it is large, 'on', or 'off'.
+    cache: str = "auto"
     threads: int | None = None
     memory_limit: str | None = None
     on_step: Callable[[str], None] | None = None
 
-    def session(self, database: str | os.PathLike[str]) -> Session:
-        """A session that fits the database."""
+    def session(self, database: str | os.PathLike[str], folders: Sequence[Path] = ()) -> Session:
+        """A session that fits the database. `folders`: where it may read and write files."""
         return Session(
             threads=self.threads,
             memory_limit=self.memory_limit,
             expected_bytes=database_size(database),
             on_step=self.on_step,
+            folders=folders,
         )
 
     def __post_init__(self) -> None:
@@ -292,12 +296,12 @@ def open_scoring(
     options, before their rows are read.
     """
     options = options or ScoreOptions()
-    with options.session(database) as session, SqliteSource(database, session.connection) as source:
+    with open_source(database, options) as (session, source):
         stored = source.runs()
         chosen = stored if runs is None else find_runs(stored, runs, str(database))
         if settle is not None:
             options = settle(source, chosen, options)
-        session.add_loaders(source.loaders([run.run_id for run in chosen]))
+        source.feed(session, [run.run_id for run in chosen])
         if golden is None:
             golden = Golden("", ())
         # What needs no labels keeps the engine busy and Python free: the golden file is read meanwhile.

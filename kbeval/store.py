@@ -9,10 +9,12 @@ from contextlib import closing
 from pathlib import Path
 
 from kbeval.archive import ChunkSpans, write_spans
+from kbeval.columnar.cache import Cache, carry_over
 from kbeval.errors import DatabaseError
 from kbeval.locks import lock_holders
 from kbeval.sources.files import check_is_database, database_uri
 from kbeval.sources.sqlite import BUSY_TIMEOUT_MS
+from kbeval.sources.stamps import Stamp, Times, settled_stamp, take_stamp, times
 
 
 def store_json(
@@ -24,10 +26,14 @@ def store_json(
     """Set `aggregate_json` of each run, and archive spans. A run that has gone meanwhile undoes the whole."""
     path = Path(database)
     check_is_database(path)
+    # Taken while the file is not open here: see kbeval.sources.stamps.
+    before = take_stamp(path)
     try:
         with closing(_connect(path, timeout_ms)) as connection:
             # The write lock is taken first: nothing can come between looking and writing.
             connection.execute("BEGIN IMMEDIATE")
+            is_alone = before is not None and times(path) == before.times
+            others = _others_wrote(connection)
             try:
                 for run_id, text in sorted(aggregates.items()):
                     _update(connection, run_id, text)
@@ -37,8 +43,38 @@ def store_json(
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+            written = times(path) if is_alone and _emptied_log(connection) else None
+            is_alone = is_alone and _others_wrote(connection) == others
     except sqlite3.Error as error:
         raise _explained(path, timeout_ms, error) from error
+    if before is not None and is_alone and written is not None:
+        _tell_cache(path, before, written)
+
+
+def _others_wrote(connection: sqlite3.Connection) -> int:
+    """A number that changes when another connection has written."""
+    (found,) = connection.execute("PRAGMA data_version").fetchone()
+    return int(found)
+
+
+def _emptied_log(connection: sqlite3.Connection) -> bool:
+    """In WAL mode, move everything into the database file, as closing would: the file then stays as it is."""
+    (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
+    if mode != "wal":
+        return True
+    (is_busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not is_busy
+
+
+def _tell_cache(path: Path, before: Stamp, written: Times) -> None:
+    """Only numbers were written, and only by us, so the rows are still those that the columnar copy knows."""
+    if not Cache(path).folder.is_dir():
+        return
+    after = settled_stamp(path)
+    in_wal_mode = before.headers[0][18:20] == b"\x02\x02"
+    if after is None or after.times != written or not (in_wal_mode or after.changes == before.changes + 1):
+        return
+    carry_over(path, before, after)
 
 
 def _update(connection: sqlite3.Connection, run_id: str, text: str) -> None:

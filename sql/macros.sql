@@ -16,6 +16,10 @@ CREATE MACRO json_rank(j) AS
 -- An id that was an object or a list in the JSON arrives as its text. A number is a fine id, and so is "[12]".
 CREATE MACRO is_json_container(t) AS left(t, 2) IN ('{"', '["', '[[', '[{', '{}', '[]') AND json_valid(t);
 
+-- What a stored row is known by: another value for any other text in it.
+CREATE MACRO row_hash(query_id, result_json) AS
+    md5_number(concat(length(CAST(query_id AS VARCHAR)), ':', CAST(query_id AS VARCHAR), CAST(result_json AS VARCHAR)));
+
 -- The positions in a stored list of spans, one a structure; null where it is no such list.
 CREATE MACRO spans_in(j) AS
     TRY(from_json(CAST(j AS VARCHAR), '[{

@@ -10,14 +10,18 @@ from kbeval.cli import common
 from kbeval.text import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kbeval.aggregates import Scored
     from kbeval.model import AggregateMetrics
+    from kbeval.rescoring import Due
     from kbeval.scoring import ScoreOptions
 
 
 @click.command("score")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option("--all", "all_runs", is_flag=True, help="score every run of the database")
+@click.option("--all", "all_runs", is_flag=True, help="score every run of the database that changed since")
+@click.option("--force", is_flag=True, help="with --all: those that did not change, too")
 @common.db_option
 @common.golden_option
 @click.option("--by", metavar="FIELD", help="also per slice: category, difficulty, lang, tags or group")
@@ -38,51 +42,94 @@ if TYPE_CHECKING:
 def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any) -> int:  # noqa: ANN401
     """Score runs against the golden file and store the numbers.
 
-    RUN is a run's id, the beginning of it, 'latest', or 'latest~1' for the one before. All runs are stored in
-    one transaction, as JSON with four decimals, in eval_runs.aggregate_json. Slices are printed, not stored. The
+    RUN is a run's id, the beginning of it, 'latest', or 'latest~1' for the one before. The numbers are stored as
+    JSON with four decimals in eval_runs.aggregate_json, in one transaction. Slices are printed, not stored. The
     places of the chunks that labels and hits name are kept in kbeval_chunk_spans, for comparing across chunkers.
+
+    --all scores what changed since it was scored: rows, labels, metric definitions, matching, chunks. A large history
+    is scored and stored in steps; interrupted, the next call goes on where it was.
     """
-    from kbeval.aggregates import score_runs, store_scored
+    from kbeval.aggregates import score_runs
+    from kbeval.rescoring import due_runs, rescore
 
     if bool(runs) == all_runs:
         msg = "name the runs to score, or say --all" if not runs else "name runs or say --all, not both"
         raise click.UsageError(msg, click.get_current_context())
     matching = {name: flags.pop(name) for name in ("by", "matching", "min_overlap", "overlap_of")}
     missing, skip_bad, dry_run = flags.pop("missing"), flags.pop("skip_bad_rows"), flags.pop("dry_run")
+    force = flags.pop("force")
+    if force and not all_runs:
+        msg = "--force goes with --all; runs that are named are always scored"
+        raise click.UsageError(msg, click.get_current_context())
     settings = common.Settings(**flags)
     database, golden = settings.db(), settings.golden()
     with common.Progress() as progress:
         options = settings.score_options(
             missing_as_zero=missing == "zero", archive=not dry_run, on_step=progress.step, **matching
         )
-        scored = score_runs(database, golden, None if all_runs else runs, options)
-        broken = _broken_runs(scored, all_runs, skip_bad)
-        healthy = [run.run_id for run in scored.runs if run.run_id not in broken]
-        if healthy and not dry_run:
-            progress.step("storing")
-            store_scored(scored, db=database, runs=healthy)
+        job = _Job(database, dry_run=dry_run, skip_bad=skip_bad, step=progress.step)
+        if all_runs:
+            # Slices are not stored, so they are always computed.
+            due = due_runs(database, golden, options, force=force or options.by is not None)
+            scored = rescore(database, due, options, job.store_healthy)
+        else:
+            due = None
+            scored = score_runs(database, golden, runs, options)
+            job.store_all(scored)
     # Said before the table, so that it is true whatever happens to the output.
-    if dry_run:
-        common.note("dry run: nothing was stored")
-    elif healthy:
-        common.note(f"stored the numbers of {counted(len(healthy), 'run')} in {database}")
-    _print(scored, healthy, form, options)
-    _tell(scored, broken)
-    return 2 if broken else 0
+    job.tell(due)
+    _print(scored, [run_id for run_id in scored.aggregates if run_id not in job.broken], form, options)
+    _tell(scored, job.broken)
+    return 2 if job.broken else 0
 
 
-def _broken_runs(scored: Scored, all_runs: bool, skip_bad: bool) -> set[str]:
-    """Runs that must not be stored. With named runs one of them stops all."""
-    from kbeval.errors import BadRowsError, UsageError
+class _Job:
+    """Stores what was scored, step by step, and remembers what was stored and what could not be."""
 
-    if not scored.runs:
-        msg = "the database holds no runs yet, so there is nothing to score"
-        raise UsageError(msg)
-    broken = set() if skip_bad else {row.run_id for row in scored.bad_rows}
-    if broken and not all_runs:
-        advice = "nothing was stored; repair them, or count them as failed queries with --skip-bad-rows:"
-        raise BadRowsError([str(row) for row in scored.bad_rows], advice)
-    return broken
+    def __init__(self, database: str, *, dry_run: bool, skip_bad: bool, step: Callable[[str], None]) -> None:
+        self._database = database
+        self._dry_run = dry_run
+        self._skip_bad = skip_bad
+        self._step = step
+        self.broken: set[str] = set()
+        self.stored = 0
+
+    def store_all(self, scored: Scored) -> None:
+        """Runs that were named: an unreadable row in one of them stops all."""
+        from kbeval.errors import BadRowsError
+
+        if scored.bad_rows and not self._skip_bad:
+            advice = "nothing was stored; repair them, or count them as failed queries with --skip-bad-rows:"
+            raise BadRowsError([str(row) for row in scored.bad_rows], advice)
+        self.store_healthy(scored)
+
+    def store_healthy(self, scored: Scored) -> None:
+        """All runs that can be stored, in one transaction."""
+        from kbeval.aggregates import store_scored
+
+        if not self._skip_bad:
+            self.broken |= {row.run_id for row in scored.bad_rows}
+        healthy = [run.run_id for run in scored.runs if run.run_id not in self.broken]
+        if healthy and not self._dry_run:
+            self._step("storing")
+            store_scored(scored, db=self._database, runs=healthy)
+            self.stored += len(healthy)
+
+    def tell(self, due: Due | None) -> None:
+        """What was done, and why; with --all also what was left alone."""
+        from kbeval.errors import UsageError
+        from kbeval.rescoring import summary
+
+        if due is not None and not due.runs:
+            msg = "the database holds no runs yet, so there is nothing to score"
+            raise UsageError(msg)
+        if self._dry_run:
+            common.note("dry run: nothing was stored")
+        elif self.stored:
+            common.note(f"stored the numbers of {counted(self.stored, 'run')} in {self._database}")
+        if due is not None and due.unchanged:
+            rest = f"{counted(len(due.unchanged), 'run')} unchanged since scored (--force scores them again)"
+            common.note(*summary(due), rest)
 
 
 def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions) -> None:

@@ -15,6 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from kbeval.columnar.cache import Choice, Facts
+from kbeval.columnar.digests import NO_ROWS, digests
+from kbeval.columnar.parts import ROW_BITS
 from kbeval.config import OVERLAPS_OF
 from kbeval.errors import DatabaseError
 from kbeval.locks import lock_holders
@@ -25,12 +28,14 @@ from kbeval.text import counted
 if TYPE_CHECKING:
     import duckdb
 
+    from kbeval.columnar.cache import Cache
     from kbeval.engine import Loader, Session
 
 BUSY_TIMEOUT_MS = 10_000
 # Rows with hits are some kilobytes each. Small batches of them stay in the processor's cache: measured
 # twice as fast as the driver's default of 1024 rows, in a third of the memory.
-BATCH_ROWS = {"stored_results": 64, "stored_places": 64, "stored_anchors": 64, "stored_history": 64}
+WIDE = ("stored_results", "stored_places", "stored_anchors", "stored_history", "stored_texts")
+WIDE_BATCH_ROWS = 64
 DEFAULT_BATCH_ROWS = 1024
 
 REQUIRED = {
@@ -91,15 +96,22 @@ class SqliteSource:
     """One read snapshot of a database. Use as a context manager."""
 
     def __init__(
-        self, path: str | os.PathLike[str], reader: duckdb.DuckDBPyConnection, timeout_ms: int = BUSY_TIMEOUT_MS
+        self,
+        path: str | os.PathLike[str],
+        reader: duckdb.DuckDBPyConnection,
+        timeout_ms: int = BUSY_TIMEOUT_MS,
+        cache: Cache | None = None,
     ) -> None:
-        """`reader`: a DuckDB connection to read small answers with."""
+        """`reader`: a DuckDB connection to read small answers with. `cache`: where facts of its rows are kept."""
         self.path = Path(path)
         self._reader = reader
         check_is_database(self.path)
         self._timeout_ms = timeout_ms
         self._open: list[Any] = []
         self._keys: dict[str, set[str]] = {}
+        self._cache = cache
+        self._digests: dict[str, str] = {}
+        self._facts: Facts | None = None
 
     def __enter__(self) -> Self:
         from adbc_driver_manager import AdbcConnection, AdbcDatabase
@@ -119,6 +131,8 @@ class SqliteSource:
                 self._connection.set_autocommit(False)
                 self.columns = self._read_columns()
             self._require_tables()
+            if self._cache is not None and self._cache.still_steady():
+                self._digests = self._cache.trusted()
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -221,6 +235,8 @@ class SqliteSource:
             )
             for row in found
         ]
+        if self._cache is not None:
+            self._cache.stored = {run.run_id for run in runs}
         return sorted(runs, key=lambda run: (run.created_at, run.run_id))
 
     def _run_columns(self) -> str:
@@ -232,7 +248,12 @@ class SqliteSource:
         """A number for each row that costs nothing, where the table has one; it never reaches a result."""
         (table, *_) = self._rows("SELECT type, wr FROM pragma_table_list WHERE LOWER(name) = 'eval_query_results'")
         names = [name for name in ("rowid", "_rowid_", "oid") if name not in self.columns["eval_query_results"]]
-        return names[0] if names and table["type"] == "table" and not table["wr"] else "ROW_NUMBER() OVER ()"
+        if not names or table["type"] != "table" or table["wr"]:
+            return "ROW_NUMBER() OVER ()"
+        (ends,) = self._rows(
+            f"SELECT COALESCE(MIN({names[0]}), 0) AS low, COALESCE(MAX({names[0]}), 0) AS high FROM eval_query_results"
+        )
+        return names[0] if ends["low"] >= 0 and ends["high"] < 2**ROW_BITS else "ROW_NUMBER() OVER ()"
 
     def result_json(self, run_id: str, query_id: str) -> str | None:
         """One stored row as it stands."""
@@ -274,17 +295,61 @@ class SqliteSource:
                 )
             }
 
-    def loaders(self, run_ids: Sequence[str]) -> dict[str, Loader]:
-        """How a session gets each stored table: the rows of these runs, and the knowledge base."""
+    # --- rows, or what is kept of them ---------------------------------------------------------------
+
+    def row_digests(self, session: Session, run_ids: Sequence[str]) -> dict[str, str]:
+        """What the rows of runs are known by. Reads them, unless nothing was written since they were last read."""
+        unknown = [run_id for run_id in run_ids if run_id not in self._digests]
+        if unknown:
+            self._loader("stored_texts", f"SELECT {self._row_columns()} {self._rows_of(unknown)}")(session)
+            hashed = "(SELECT run_id, row_hash(query_id, result_json) AS row_hash FROM stored_texts)"
+            found = digests(session, hashed)
+            self._digests |= {run_id: found.get(run_id, NO_ROWS) for run_id in unknown}
+        return {run_id: self._digests[run_id] for run_id in run_ids}
+
+    def feed(self, session: Session, run_ids: Sequence[str]) -> None:
+        """Say how a session gets at the facts of runs: from the copy where it holds them, else from the rows."""
+        current: dict[str, str] = {run_id: self._digests[run_id] for run_id in run_ids if run_id in self._digests}
+        choice, numbering = Choice.none(), 0
+        if self._cache is not None:
+            suspected = self._cache.suspected([run_id for run_id in run_ids if run_id not in current])
+            current |= self.row_digests(session, suspected)
+            choice, numbering = self._cache.choose(current), self._cache.numbering()
+        fresh = [run_id for run_id in run_ids if run_id not in choice.base]
+        self._facts = facts = Facts(choice, fresh, numbering, current)
+        session.add_loaders(self.loaders(run_ids, facts))
+        session.add_copies(facts.copies())
+
+    def settled_digests(self, session: Session) -> dict[str, str]:
+        """What the rows of the session's runs are known by, once they are parsed."""
+        return {} if self._facts is None else self._facts.settle(session)
+
+    def keep(self, session: Session) -> None:
+        """Save what the session has parsed, for the next one."""
+        if self._cache is not None and self._facts is not None:
+            if "parsed" in session.built:
+                self._facts.settle(session)
+            self._cache.keep(session, self._facts, self._digests)
+
+    def _row_columns(self) -> str:
+        return ", ".join(map(_as_text, REQUIRED["eval_query_results"]))
+
+    def _rows_of(self, run_ids: Sequence[str]) -> str:
         runs = ", ".join(_literal(run_id) for run_id in run_ids) or "NULL"
-        row = ", ".join(map(_as_text, REQUIRED["eval_query_results"]))
-        rows = f"FROM eval_query_results WHERE run_id IN ({runs})"
+        return f"FROM eval_query_results WHERE run_id IN ({runs})"
+
+    def loaders(self, run_ids: Sequence[str], facts: Facts | None = None) -> dict[str, Loader]:
+        """How a session gets each stored table: the rows of these runs, and the knowledge base."""
+        facts = facts or Facts(Choice.none(), run_ids, 0, {})
+        runs = ", ".join(_literal(run_id) for run_id in run_ids) or "NULL"
+        number = f"{self._row_number()} + {facts.numbering << ROW_BITS}"
+        row = self._row_columns()
         selects = {
             "stored_runs": f"SELECT {self._run_columns()} FROM eval_runs WHERE run_id IN ({runs})",
-            "stored_results": f"SELECT {self._row_number()} AS result_no, {row} {rows}",
+            "stored_results": f"SELECT {number} AS result_no, {row} {self._rows_of(facts.fresh)}",
             # The same rows again, for those who ask where the hits stand: a stream can be read once.
-            "stored_places": f"SELECT {row} {rows}",
-            "stored_anchors": f"SELECT {row} {rows}",
+            "stored_places": f"SELECT {row} {self._rows_of(facts.lacking('hit_claims'))}",
+            "stored_anchors": f"SELECT {row} {self._rows_of(facts.lacking('anchor_rows'))}",
         }
         for table, columns in OPTIONAL.items():
             names = list(map(_as_text, columns)) if table in self.columns else [f"'' AS {c}" for c in columns]
@@ -311,7 +376,7 @@ class SqliteSource:
     def _loader(self, name: str, sql: str) -> Loader:
         def load(session: Session) -> None:
             with self._explained():
-                statement, stream = self._start(sql, BATCH_ROWS.get(name, DEFAULT_BATCH_ROWS))
+                statement, stream = self._start(sql, WIDE_BATCH_ROWS if name in WIDE else DEFAULT_BATCH_ROWS)
                 self._open.append(statement)
                 session.connection.register(name, stream)
 

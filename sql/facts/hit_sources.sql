@@ -1,25 +1,14 @@
--- hit_sources: one row a hit, with what the stored row says about where the hit stands. The rows are read a second
--- time for it: most scorings never ask.
--- columns: result_no, position, chunk_id, doc_id, path, chunker_version (the run's, where the hit names none),
---          spans_text (null: it does not say)
--- kind: table
+-- hit_sources: one row a hit, and what is said about where it stands; a hit that names no chunker is of its run's.
+-- columns: result_no, position, chunk_id, doc_id, path, chunker_version, spans_text (null: it does not say)
+-- kind: view
 SELECT
-    r.result_no,
-    h.position,
-    h.hit.chunk_id                                                        AS chunk_id,
-    NULLIF(h.hit.doc_id, '')                                              AS doc_id,
-    COALESCE(h.hit.doc_path, h.hit.citation ->> '$.path')                 AS path,
-    COALESCE(NULLIF(h.hit.chunker_version, ''), u.chunker_version)        AS chunker_version,
-    hit_spans_text(h.hit)                                                 AS spans_text
-FROM (
-    SELECT run_id, query_id, UNNEST(range(1, len(hits) + 1)) AS position, UNNEST(hits) AS hit
-    FROM (
-        SELECT
-            CAST(run_id AS VARCHAR)   AS run_id,
-            CAST(query_id AS VARCHAR) AS query_id,
-            hits_in(result_json)      AS hits
-        FROM stored_places
-    )
-) AS h
-JOIN results AS r ON r.run_id = h.run_id AND r.query_id = h.query_id AND NOT r.failed
-JOIN runs AS u ON u.run_id = h.run_id
+    c.result_no,
+    c.position,
+    c.chunk_id,
+    c.doc_id,
+    c.path,
+    COALESCE(c.chunker_version, u.chunker_version) AS chunker_version,
+    c.spans_text
+FROM hit_claims AS c
+JOIN results AS r ON r.result_no = c.result_no
+JOIN runs AS u ON u.run_id = r.run_id

@@ -1,5 +1,5 @@
 -- parsed: every stored row with its JSON opened once, only the fields that kbeval reads.
--- columns: result_no, run_id, query_id, r (the fields), fault (what is wrong with its shape, or null)
+-- columns: result_no, run_id, query_id, r (the fields), fault (what is wrong with its shape, or null), row_hash
 -- kind: table
 --
 -- from_json is fast and forgiving: it gives null, or a structure of nulls, where the JSON has another shape than
@@ -34,13 +34,15 @@ SELECT
         WHEN r.answer IS NOT NULL AND r.answer.citations IS NULL
          AND json_type(result_json, '$.answer.citations') NOT IN ('NULL', 'ARRAY')
             THEN 'answer.citations is not a list'
-    END AS fault
+    END AS fault,
+    row_hash
 FROM (
     SELECT
         CAST(result_no AS BIGINT)    AS result_no,
         CAST(run_id AS VARCHAR)      AS run_id,
         CAST(query_id AS VARCHAR)    AS query_id,
         CAST(result_json AS VARCHAR) AS result_json,
+        row_hash(query_id, result_json) AS row_hash,
         TRY(from_json(CAST(result_json AS VARCHAR), '{
             "elapsed_ms": "JSON",
             "error": "VARCHAR",

@@ -1,0 +1,23 @@
+"""What the stored rows of a run are known by: a digest that any change of any row changes, whatever their order."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from kbeval.engine import Session
+
+# Sums and exclusive-ors do not depend on the order of rows; a sum alone sees rows that come in pairs.
+_PARTS = "COUNT(*), BIT_XOR(row_hash), SUM(CAST(row_hash & 18446744073709551615 AS HUGEINT))"
+NO_ROWS = "sha256:" + hashlib.sha256(b"").hexdigest()[:32]
+
+
+def digests(session: Session, rows: str) -> dict[str, str]:
+    """The digest of each run in a relation with run_id and row_hash."""
+    found = session.rows(f"SELECT CAST(run_id AS VARCHAR), {_PARTS} FROM {rows} GROUP BY ALL")
+    return {run_id: _digest(parts) for run_id, *parts in found}
+
+
+def _digest(parts: Iterable[int]) -> str:
+    text = " ".join(map(str, parts))
+    return "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:32]

@@ -1,0 +1,200 @@
+"""A part: the facts of some runs as Parquet files, with a manifest of what they are made from."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import functools
+import hashlib
+import json
+import secrets
+import shutil
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from kbeval.engine import Copied, Session
+from kbeval.files import write_whole
+from kbeval.sqlfiles import read_sql, relations, without_comments
+
+# The relations that are made from the stored rows alone. Those in MORE are there where somebody asked for them.
+ALWAYS = ("results", "bad_rows", "hits", "repeated_hits", "cited_places", "answers")
+MORE = ("hit_claims", "anchor_rows")
+
+FORMAT = 1
+MANIFEST = "part.json"
+# A row's number is the number of its stored row, and above that the number of the session that read it.
+ROW_BITS = 32
+_NUMBERINGS = 2**30
+
+
+@functools.cache
+def definitions() -> str:
+    """Changes when the meaning of anything in a part changes."""
+    names: set[str] = set()
+    open_names = [*ALWAYS, *MORE]
+    while open_names:
+        name = open_names.pop()
+        if name in relations() and name not in names:
+            names.add(name)
+            open_names.extend(relations()[name].reads)
+    texts = [read_sql("macros.sql"), *(relations()[name].sql for name in sorted(names))]
+    meaning = "\n".join(" ".join(without_comments(text).split()) for text in texts)
+    return hashlib.sha256(f"{FORMAT}\n{meaning}".encode()).hexdigest()[:16]
+
+
+def new_numbering(taken: Collection[int] = ()) -> int:
+    """A number for a session that reads rows, which no other is likely to have."""
+    while (found := 1 + secrets.randbelow(_NUMBERINGS)) in taken:
+        pass
+    return found
+
+
+@dataclass(frozen=True)
+class PartRun:
+    """A run in a part: what its rows were, and how they are numbered."""
+
+    digest: str
+    numbering: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class PartFile:
+    """One file of a part, so that a broken one is noticed."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """A folder with the facts of some runs."""
+
+    folder: Path
+    runs: Mapping[str, PartRun]
+    files: Mapping[str, Sequence[PartFile]] = field(default_factory=dict)
+
+    def paths(self, relation: str) -> list[Path]:
+        """The files of one relation."""
+        return [self.folder / file.name for file in self.files[relation]]
+
+    def holds(self, wanted: Iterable[str]) -> bool:
+        return all(relation in self.files for relation in wanted)
+
+    def is_sound(self, wanted: Iterable[str]) -> bool:
+        """Are these files as they were written?"""
+        files = [file for relation in wanted for file in self.files[relation]]
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            return all(pool.map(self._is_sound, files))
+
+    def _is_sound(self, file: PartFile) -> bool:
+        try:
+            path = self.folder / file.name
+            return path.stat().st_size == file.size and _sha256(path) == file.sha256
+        except OSError:
+            return False
+
+
+def read_part(folder: Path) -> Part | None:
+    """The part in a folder; None where there is none that we can use: half-written, broken, or of another version."""
+    try:
+        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if (found["format"], found["definitions"]) != (FORMAT, definitions()):
+            return None
+        return Part(
+            folder,
+            {
+                str(run_id): PartRun(str(digest), int(numbering), int(rows))
+                for run_id, (digest, numbering, rows) in found["runs"].items()
+            },
+            {
+                str(relation): [PartFile(_plain(name), int(size), str(digest)) for name, size, digest in files]
+                for relation, files in found["files"].items()
+            },
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _plain(name: Any) -> str:  # noqa: ANN401  (whatever the manifest holds)
+    """A file's name that leads nowhere else."""
+    if not isinstance(name, str) or Path(name).name != name:
+        raise ValueError(name)
+    return name
+
+
+def finish_part(folder: Path, final: Path, runs: Mapping[str, PartRun]) -> Part:
+    """Give a folder full of Parquet files (`hits.parquet`, `hits-1.parquet`) its manifest, and its name."""
+    files: dict[str, list[PartFile]] = {}
+    for path in sorted(folder.glob("*.parquet")):
+        relation = path.stem.partition("-")[0]
+        files.setdefault(relation, []).append(PartFile(path.name, path.stat().st_size, _sha256(path)))
+    manifest = {
+        "format": FORMAT,
+        "definitions": definitions(),
+        "duckdb": duckdb.__version__,
+        "runs": {run_id: [run.digest, run.numbering, run.rows] for run_id, run in runs.items()},
+        "files": {
+            relation: [[file.name, file.size, file.sha256] for file in found] for relation, found in files.items()
+        },
+    }
+    write_whole(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    folder.rename(final)
+    return Part(final, runs, files)
+
+
+def remove(folder: Path) -> None:
+    """Delete a part, its manifest first: without one it is no part, whatever happens meanwhile."""
+    (folder / MANIFEST).unlink(missing_ok=True)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def copied(relation: str, chosen: Iterable[tuple[Part, Collection[str]]], *, fresh: bool) -> Copied:
+    """How a session reads one relation: for each part the rows of those of its runs that are wanted.
+
+    `fresh`: there are rows beside them that are not in any part.
+    """
+    return Copied(
+        "\nUNION ALL BY NAME\n".join(_branches(relation, chosen)), fresh, "rows" if relation in ALWAYS else relation
+    )
+
+
+def _branches(relation: str, chosen: Iterable[tuple[Part, Collection[str]]]) -> Iterator[str]:
+    whole: list[Path] = []
+    for part, run_ids in chosen:
+        paths = part.paths(relation)
+        if set(run_ids) == set(part.runs):
+            whole += paths
+            continue
+        wanted = ", ".join(map(literal, sorted(run_ids)))
+        if relation in ("results", "bad_rows"):
+            yield f"SELECT * FROM {reading(paths)} WHERE run_id IN ({wanted})"
+        else:
+            rows = f"SELECT result_no FROM results WHERE run_id IN ({wanted})"
+            yield f"SELECT * FROM {reading(paths)} WHERE result_no IN ({rows})"
+    if whole:
+        yield f"SELECT * FROM {reading(whole)}"
+
+
+def reading(paths: Iterable[Path]) -> str:
+    """Parquet files as a table."""
+    return f"read_parquet([{', '.join(literal(str(path)) for path in paths)}])"
+
+
+def literal(text: str) -> str:
+    """Text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def write_relation(session: Session, sql: str, path: Path, compression: str) -> None:
+    """The rows of a query as one Parquet file."""
+    session.execute(f"COPY ({sql}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION {compression})")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,119 @@
+"""Scoring a whole history: only what changed since it was scored, in steps that are each stored.
+
+Every stored number says what it was made from. Where that is still so, scoring would give the same bytes, and the
+run is left alone. Interrupted, the next call finds what was stored and goes on with the rest.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from kbeval.aggregates import Scored, score_runs
+from kbeval.golden import Golden, load_golden
+from kbeval.provenance import DATA, NEW, data_digest, provenance, reasons
+from kbeval.scoring import ScoreOptions
+from kbeval.sources.opening import open_source
+from kbeval.sources.sqlite import Run
+
+# So many rows are scored and stored in one step. Rows that are parsed already are no burden.
+STEP_ROWS = 250_000
+_PARSED_WEIGHT = 0.15
+
+
+@dataclass
+class Due:
+    """Every stored run, and why those that must be scored again must be."""
+
+    golden: Golden | str | os.PathLike[str]
+    runs: list[Run]
+    reasons: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def unchanged(self) -> list[Run]:
+        return [run for run in self.runs if run.run_id not in self.reasons]
+
+    def steps(self) -> Iterator[list[str]]:
+        """The runs to score, in portions that are scored and stored together."""
+        step: list[str] = []
+        weight = 0.0
+        for run in self.runs:
+            if run.run_id not in self.reasons:
+                continue
+            is_parsed = not {NEW, DATA} & set(self.reasons[run.run_id])
+            weight += run.rows * (_PARSED_WEIGHT if is_parsed else 1)
+            if step and weight > STEP_ROWS:
+                yield step
+                step, weight = [], run.rows
+            step.append(run.run_id)
+        if step:
+            yield step
+
+
+def due_runs(
+    database: str | os.PathLike[str],
+    golden: Golden | str | os.PathLike[str],
+    options: ScoreOptions,
+    *,
+    force: bool = False,
+) -> Due:
+    """Which runs of a database must be scored again, and why."""
+    with open_source(database, options) as (session, source):
+        due = Due(golden, source.runs())
+        stored = {run.run_id: run.aggregate() for run in due.runs}
+        if force or not any(stored.values()):
+            due.reasons = {run_id: [NEW if numbers is None else "forced"] for run_id, numbers in stored.items()}
+            return due
+        due.golden = golden if isinstance(golden, Golden) else load_golden(golden)
+        source.feed(session, [])
+        now = provenance(session, due.golden, options)
+        # Only where something is stored can anything have changed; their rows are looked at last, and all at once.
+        scored = [run.run_id for run in due.runs if stored[run.run_id] is not None]
+        rows = source.row_digests(session, scored)
+        for run in due.runs:
+            data = data_digest(rows.get(run.run_id, ""), run.config_json)
+            if found := reasons(stored[run.run_id], {**now, "data": data}):
+                due.reasons[run.run_id] = found
+    return due
+
+
+def rescore(
+    database: str | os.PathLike[str], due: Due, options: ScoreOptions, store: Callable[[Scored], None]
+) -> Scored:
+    """Score what is due, one step after the other; `store` is called after each. All runs' numbers come back."""
+    whole = Scored(due.runs)
+    for run in due.unchanged:
+        aggregate = run.aggregate()
+        if aggregate is not None:
+            whole.aggregates[run.run_id] = aggregate
+    steps = list(due.steps())
+    if len(steps) > 1 and not isinstance(due.golden, Golden):
+        due.golden = load_golden(due.golden)
+    for step in steps:
+        scored = score_runs(database, due.golden, step, options)
+        store(scored)
+        _add(whole, scored)
+    whole.aggregates = {run.run_id: whole.aggregates[run.run_id] for run in due.runs if run.run_id in whole.aggregates}
+    return whole
+
+
+def _add(whole: Scored, step: Scored) -> None:
+    whole.aggregates |= step.aggregates
+    whole.slices |= step.slices
+    whole.bad_rows += step.bad_rows
+    whole.warnings += [text for text in step.warnings if text not in whole.warnings]
+
+
+def summary(due: Due, most: int = 5) -> Sequence[str]:
+    """What is scored again and why, in a few lines."""
+    if not due.reasons:
+        return []
+    by_reason: dict[str, list[str]] = {}
+    for run_id, found in due.reasons.items():
+        by_reason.setdefault(", ".join(found), []).append(run_id)
+    lines = []
+    for reason, run_ids in by_reason.items():
+        some = ", ".join(run_ids[:most]) + (f" and {len(run_ids) - most:,} more" if len(run_ids) > most else "")
+        lines.append(f"  {reason}: {some}")
+    return lines

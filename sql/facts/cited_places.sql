@@ -1,0 +1,21 @@
+-- cited_places: one row a citation in an answer, its position as a rectangle on an axis.
+-- columns: result_no, citation_no, chunk_id, path, axis (null: the path alone), low, high, bottom, top
+-- kind: table
+SELECT
+    result_no,
+    citation_no,
+    COALESCE(chunk_id, citation.chunk_id) AS chunk_id,
+    citation.path                         AS path,
+    CASE WHEN is_place(citation) THEN span_axis(citation.kind, citation.page) END AS axis,
+    span_low(citation)                    AS low,
+    span_high(citation)                   AS high,
+    span_bottom(citation)                 AS bottom,
+    span_top(citation)                    AS top
+FROM (
+    SELECT
+        result_no,
+        UNNEST(range(1, len(r.answer.citations) + 1)) AS citation_no,
+        UNNEST(r.answer.citations, max_depth := 2)
+    FROM parsed
+    WHERE result_no IN (SELECT result_no FROM results WHERE grounded AND NOT failed)
+)
