@@ -71,7 +71,7 @@ def add(
 def many(workspace: Workspace) -> Workspace:
     """Two suites; runs at the same moment, failed, unreadable and missing rows, repeated hits, no label, no version."""
     workspace.add_golden(
-        {"id": "q1", "expected_chunk_ids": ["c1"]},
+        {"id": "q1", "expected_chunk_ids": ["c1"], "expected_doc_ids": ["d1"]},
         {"id": "q2", "expected_chunk_ids": ["c2"]},
         {"id": "q3", "expected_doc_ids": ["d3"]},
         {"id": "q4", "expected_chunk_ids": ["c4"], "expected_doc_ids": ["d4"], "category": "hard"},
@@ -175,7 +175,7 @@ def test_regressions(many: Workspace) -> None:
         ("n3", "n2", "q2", "what is q2?", "loss", 1, 3, None, True, False, True),
         ("n4", "n3", "q1", "what is q1?", "regression", 1, None, None, True, True, True),
         ("n4", "n3", "q2", "what is q2?", "regression", 3, None, None, False, False, True),
-        ("w2", "w1", "q1", "what is q1?", "loss", 1, 2, None, True, False, True),
+        ("w2", "w1", "q1", "what is q1?", "loss", 1, 2, 2, True, False, True),
     ]
 
 
@@ -251,6 +251,19 @@ def test_metric_trend(many: Workspace) -> None:
         ("w1", "mrr", None, 0.1, None, None, None, None, None, None, None),
         ("w2", "mrr", None, 0.3, "w1", 0.1, 0.2, None, None, None, None),
     ]
+
+
+def test_a_trend_reads_no_rows(many: Workspace) -> None:
+    with opened(many) as scoring:
+        scoring.session.need("metric_trend")
+        assert scoring.session.built == {
+            "aggregates",
+            "metric_trend",
+            "run_details",
+            "run_order",
+            "runs",
+            "stored_runs",
+        }
 
 
 def test_ids_of_two_chunkers_do_not_compare_and_spans_do(workspace: Workspace) -> None:
