@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,9 +80,7 @@ def _depth_is_fine(config: dict[str, Any]) -> bool:
 
 def config_diff(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
     """Every key that differs, nested ones by path, by name. Values of keys that look secret are not shown."""
-    flat_a, flat_b = (
-        {key: value for key, value in _flat(config) if not key.startswith("kbeval.")} for config in (a, b)
-    )
+    flat_a, flat_b = _fields(a), _fields(b)
     found = []
     for key in sorted(flat_a.keys() | flat_b.keys()):
         before, after = flat_a.get(key), flat_b.get(key)
@@ -90,6 +88,65 @@ def config_diff(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[Difference]:
             continue
         found.append(Difference(key, _shown(key, before), _shown(key, after)))
     return found
+
+
+def _fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    """What a snapshot says, by path; what kbeval itself wrote there is no setting."""
+    return {key: value for key, value in _flat(config) if not key.startswith("kbeval.")}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One key of a run's snapshot. Values are the same where their numbers are, secret ones too."""
+
+    run_id: str
+    field: str
+    value: str
+    # Which of the values that the field has among the runs; None: it is like no other (NaN).
+    value_no: int | None
+    # Which of the parts that can move a query it belongs to.
+    part: str | None
+
+
+def settings_of(runs: Sequence[Run]) -> Iterator[Setting]:
+    """Every key of every run's snapshot that has a value; two runs differ here where `config_diff` says so."""
+    parts = {key: part for part, keys in CAUSES.items() for key in keys}
+    numbers: dict[str, _Values] = {}
+    for run in runs:
+        for key, value in sorted(_fields(config_of(run)).items()):
+            if value is None:
+                continue
+            number = numbers.setdefault(key, _Values()).number(value)
+            shown = _brief(_shown(key, value))
+            yield Setting(run.run_id, key, shown, number, parts.get(key.partition(".")[0]))
+
+
+class _Values:
+    """Numbers the different values of a field."""
+
+    def __init__(self) -> None:
+        self._plain: dict[Any, int] = {}
+        self._lists: list[tuple[Any, int]] = []
+        self._count = 0
+
+    def number(self, value: Any) -> int | None:  # noqa: ANN401  (whatever JSON holds)
+        if value != value:  # noqa: PLR0124  (NaN)
+            return None
+        if isinstance(value, list | dict):
+            found = next((number for other, number in self._lists if _same(value, other)), None)
+            if found is None:
+                found = self._next()
+                self._lists.append((value, found))
+            return found
+        # True would be found under 1.
+        name = (isinstance(value, bool), value)
+        if name not in self._plain:
+            self._plain[name] = self._next()
+        return self._plain[name]
+
+    def _next(self) -> int:
+        self._count += 1
+        return self._count
 
 
 def _shown(key: str, value: Any) -> Any:  # noqa: ANN401  (whatever JSON holds)

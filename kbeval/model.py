@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -63,7 +63,7 @@ class AggregateMetrics:
     def from_dict(cls, stored: Mapping[str, Any]) -> Self:
         """Read a stored object. One written before a key existed still loads: no map, no number."""
         known: dict[str, Any] = {
-            name: _k_map(stored.get(name)) if name in MAPS else _plain(stored.get(name)) for name in CONTRACT
+            name: _k_map(stored.get(name)) if name in MAPS else plain_number(stored.get(name)) for name in CONTRACT
         }
         sections: dict[str, Any] = {name: _section(stored.get(name)) for name in _SECTIONS}
         extra = {
@@ -86,7 +86,7 @@ class AggregateMetrics:
         """One number by its printed name: `mrr`, `hit_at_k.5`. None where there is none."""
         metric, _, k = name.partition(".")
         if metric == "abstention":
-            number: Number = _plain(self.abstention.get(k))
+            number: Number = plain_number(self.abstention.get(k))
             return number
         found = getattr(self, metric) if metric in CONTRACT else self.extra.get(metric)
         if isinstance(found, dict):
@@ -131,12 +131,14 @@ def _section(value: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def _k_map(value: Any) -> KMap:  # noqa: ANN401
-    return {int(k): _plain(v) for k, v in value.items() if _is_k(k)} if isinstance(value, dict) else {}
+    return {int(k): plain_number(v) for k, v in value.items() if _is_k(k)} if isinstance(value, dict) else {}
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401  (a number, or nothing where something else is stored)
+def plain_number(value: Any) -> Any:  # noqa: ANN401  (whatever is stored)
+    """A number as it is; None where something else is stored."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return value if is_number and math.isfinite(value) else None
+    # Not isfinite: a whole number may be too large to be asked.
+    return value if is_number and abs(value) <= sys.float_info.max else None
 
 
 def number_parts(name: str) -> tuple[str, int | None]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from kbeval import views
 from kbeval.config import MATCHINGS, OVERLAPS_OF
 from kbeval.configs import config_of, imported_from, own_k
 from kbeval.engine import Loader, Session, first_line
@@ -110,7 +111,7 @@ class Scoring:
         self.columns: list[Column] = [column for metric in self.metrics for column in metric.columns]
         self.session = session
         session.add_loaders({"golden_entries": golden.loader(), "settings": self._load_settings})
-        session.add_loaders({**self._matching(), **self._other_systems()})
+        session.add_loaders({**self._matching(), **self._other_systems(), **views.loaders(self.runs)})
 
     def _can_apply(self, metric: Metric) -> bool:
         """Is there anything here that it could be about? What is not would be left out anyway, and takes time."""

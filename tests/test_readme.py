@@ -14,6 +14,8 @@ import pytest
 
 from kbeval.cli import COMMANDS, run
 from kbeval.metrics import catalogue
+from kbeval.scoring import ScoreOptions, open_scoring
+from kbeval.views import examples
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -61,13 +63,27 @@ def test_the_python_example_runs() -> None:
 
 @pytest.mark.usefixtures("workspace_db")
 def test_the_metrics_of_ones_own_work_as_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (config, gates, metric_table), (file,) = blocks("toml"), blocks("sql")
+    config, gates, metric_table = blocks("toml")
+    (file,) = (block for block in blocks("sql") if block.startswith("-- early_doc_at_k"))
     (tmp_path / "kbeval.toml").write_text(config + gates + metric_table)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "early_doc_at_k.sql").write_text(file)
     assert run(["score", "2026-03-03-bm25", "--metrics", "own", "--format", "csv"]) == 0
     assert "deepest_hit" in (out := capsys.readouterr().out)
     assert "early_doc_at_k.3" in out
+
+
+@pytest.mark.usefixtures("workspace_db")
+def test_the_views_work_as_shown() -> None:
+    section = README.partition("\n## Views\n")[2].partition("\n## ")[0]
+    shown = re.findall(r"^\| `(\w+)` \|.*\| `(SELECT .*)` \|$", section, re.MULTILINE)
+    assert {name for name, _ in shown} == examples().keys() - {"compare"}
+    shown += [("compare", block) for block in blocks("sql") if "compare(" in block]
+    with open_scoring("workspace.db", "golden.yaml", None, ScoreOptions(lazily=True)) as scoring:
+        for name, sql in shown:
+            scoring.session.need(name)
+            # By ids the demo loses nothing that compares.
+            assert bool(scoring.session.rows(sql)) is (name != "regressions"), sql
 
 
 def test_the_golden_example_is_valid(tmp_path: Path) -> None:

@@ -1,15 +1,18 @@
--- pairs: both runs of a comparison side by side, one row a query of either, and what became of it.
--- columns: query_id, in_a, in_b, kind (win, draw, loss or regression), matching, a_… and b_… as in sides
+-- pairs: both runs of a comparison side by side, one row a query of either, and what became of it. There may be several
+-- comparisons.
+-- columns: run_a, run_b, query_id, in_a, in_b, kind (win, draw, loss or regression), matching, a_… and b_… as in sides
 -- kind: table
 WITH a AS (
-    SELECT s.* FROM sides AS s JOIN comparison AS c ON c.run_a = s.run_id
+    SELECT c.run_a, c.run_b, s.* FROM sides AS s JOIN comparison AS c ON c.run_a = s.run_id
 ),
 
 b AS (
-    SELECT s.* FROM sides AS s JOIN comparison AS c ON c.run_b = s.run_id
+    SELECT c.run_a, c.run_b, s.* FROM sides AS s JOIN comparison AS c ON c.run_b = s.run_id
 )
 
 SELECT
+    COALESCE(a.run_a, b.run_a)                 AS run_a,
+    COALESCE(a.run_b, b.run_b)                 AS run_b,
     COALESCE(a.query_id, b.query_id)           AS query_id,
     a.query_id IS NOT NULL                     AS in_a,
     b.query_id IS NOT NULL                     AS in_b,
@@ -37,4 +40,4 @@ SELECT
     b.keeps_rules AS b_keeps_rules,
     b.cites_well  AS b_cites_well
 FROM a
-FULL JOIN b ON b.query_id = a.query_id
+FULL JOIN b ON b.query_id = a.query_id AND b.run_a = a.run_a AND b.run_b = a.run_b

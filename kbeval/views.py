@@ -1,0 +1,153 @@
+"""Questions that people ask of many runs: what `sql/views/` needs from Python, and a comparison as a table.
+
+A view is a relation like any other: a session builds it when it is needed. What comes from the runs themselves (their
+stored numbers, their configurations) is small and is read in Python, by the code that reads it everywhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kbeval.configs import CAUSES, config_of, eval_k, settings_of
+from kbeval.model import number_parts, plain_number
+from kbeval.sqlfiles import read_sql, relations, without_comments
+
+if TYPE_CHECKING:
+    from kbeval.engine import Loader, Session
+    from kbeval.sources.sqlite import Run
+
+# What there is beside the files of sql/views/: name, what it answers, and its columns.
+ABOUT = {
+    "aggregates": (
+        "the stored numbers of every run, one a row",
+        "run_id, slice (null: the whole run), metric, k, value, scored, not_applicable",
+    ),
+    "configurations": (
+        "every key of every run's configuration; what looks secret is hidden",
+        "run_id, field, value, value_no (the same for equal values of a field), part (chunker, embedding, … or null)",
+    ),
+    "run_details": (
+        "what a run's configuration and stored numbers say about themselves",
+        "run_id, k (how many hits it asked for), and of its stored numbers: definitions, labels (hashes), matching",
+    ),
+    "step_pairs": (
+        "every run beside the run before it in its suite, one row a query of either",
+        "as in pairs: run_a is the run before, run_b the run",
+    ),
+}
+# What the macro `compare` reads: build these before it is called.
+COMPARE_READS = ("configurations", "found_places", "queries", "run_details", "sides")
+_LARGEST_COUNT = 2**63 - 1
+_EXAMPLE = re.compile(r"^-- example: (.+)$", re.MULTILINE)
+
+
+def loaders(runs: Sequence[Run]) -> dict[str, Loader]:
+    """The relations that views read and that are no files; `compare` is the macro, with all that it reads."""
+    return {
+        "aggregates": _table(
+            "aggregates",
+            {
+                "run_id": "VARCHAR",
+                "slice": "VARCHAR",
+                "metric": "VARCHAR",
+                "k": "BIGINT",
+                "value": "DOUBLE",
+                "scored": "BIGINT",
+                "not_applicable": "BIGINT",
+            },
+            lambda: [row for run in runs for row in _numbers(run)],
+        ),
+        "configurations": _table(
+            "configurations",
+            {"run_id": "VARCHAR", "field": "VARCHAR", "value": "VARCHAR", "value_no": "BIGINT", "part": "VARCHAR"},
+            lambda: [(one.run_id, one.field, one.value, one.value_no, one.part) for one in settings_of(runs)],
+        ),
+        "run_details": _table(
+            "run_details",
+            {"run_id": "VARCHAR", "k": "BIGINT", "definitions": "VARCHAR", "labels": "VARCHAR", "matching": "VARCHAR"},
+            lambda: [_details(run) for run in runs],
+        ),
+        "step_pairs": _load_step_pairs,
+        "compare": macros,
+    }
+
+
+def macros(session: Session) -> None:
+    """Make `compare(a, b)`, which gives the rows of `kbeval compare`, and build what it reads."""
+    session.need(*COMPARE_READS)
+    causes = ", ".join(f"MAX(CASE WHEN part = '{part}' THEN '{part} changed' END)" for part in CAUSES)
+    steps = {name: relation_sql(name) for name in ("pairs", "moved_places", "compared")}
+    sql = without_comments(read_sql("compare_macro.sql"))
+    for name, part in {"causes": causes, **steps}.items():
+        sql = sql.replace("{" + name + "}", part)
+    session.execute(sql)
+
+
+def examples() -> dict[str, list[str]]:
+    """What to try on each view and on `compare`, as their files say."""
+    texts = {name: relation.sql for name, relation in relations().items()}
+    texts["compare"] = read_sql("compare_macro.sql")
+    return {name: found for name, text in sorted(texts.items()) if (found := _EXAMPLE.findall(text))}
+
+
+def relation_sql(name: str) -> str:
+    """The statement of a relation, to be put inside another."""
+    return without_comments(relations()[name].sql).strip()
+
+
+def _load_step_pairs(session: Session) -> None:
+    session.need("run_order", "sides")
+    session.execute(
+        "CREATE VIEW step_pairs AS WITH comparison AS (SELECT previous_run_id AS run_a, run_id AS run_b FROM run_order"
+        f" WHERE previous_run_id IS NOT NULL), pairs AS ({relation_sql('pairs')}) SELECT * FROM pairs"
+    )
+
+
+def _table(name: str, columns: Mapping[str, str], rows: Callable[[], Iterable[tuple[Any, ...]]]) -> Loader:
+    """A small table, made when it is needed."""
+    unnested = ", ".join(
+        f"UNNEST(CAST(${place} AS {kind}[])) AS {column}"
+        for place, (column, kind) in enumerate(columns.items(), start=1)
+    )
+
+    def load(session: Session) -> None:
+        found = list(rows())
+        values = [[_stored(row[place]) for row in found] for place in range(len(columns))]
+        session.execute(f"CREATE TABLE {name} AS SELECT {unnested}", values)
+
+    return load
+
+
+def _stored(value: Any) -> Any:  # noqa: ANN401  (a cell)
+    """JSON may hold half a character, which no database takes."""
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def _numbers(run: Run) -> Iterator[tuple[Any, ...]]:
+    """The rows of `Scored.frame()`, from what is stored; none where that holds no number."""
+    aggregate = run.aggregate()
+    numbers = aggregate.numbers() if aggregate is not None else {}
+    if aggregate is None or all(plain_number(value) is None for value in numbers.values()):
+        return
+    ledger = aggregate.ledger.get("metrics")
+    for name, value in numbers.items():
+        number = plain_number(value)
+        # Where something else than a number is stored, it is none of ours.
+        if number is None and value is not None:
+            continue
+        metric, k = number_parts(name)
+        counts = ledger.get(metric.partition(".")[0], {}) if isinstance(ledger, dict) else {}
+        scored, not_applicable = (_count(counts.get(what)) for what in ("scored", "not_applicable"))
+        yield run.run_id, None, metric, k, None if number is None else float(number), scored, not_applicable
+
+
+def _count(value: Any) -> int | None:  # noqa: ANN401  (whatever is stored)
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _LARGEST_COUNT
+    return value if is_count else None
+
+
+def _details(run: Run) -> tuple[Any, ...]:
+    made_with = (run.scored_with(what) for what in ("metrics", "golden", "matching"))
+    return run.run_id, eval_k(config_of(run)), *made_with

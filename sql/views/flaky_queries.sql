@@ -1,0 +1,46 @@
+-- flaky_queries: queries that are found in one run of a suite and missed in the next that asks them. A failed query is
+-- a miss; a run that did not ask says nothing, and neither do chunk ids about runs of different chunkers.
+-- columns: suite, query_id, query, n_runs (that asked it), n_hits (that found it), n_failed, n_flips, n_lost (hit→miss),
+--          n_won (miss→hit)
+-- kind: view
+-- example: SELECT query_id, query, n_flips, n_hits, n_runs FROM flaky_queries ORDER BY n_flips DESC, suite, query_id LIMIT 10
+WITH seen AS (
+    SELECT
+        o.suite,
+        s.query_id,
+        s.failed,
+        s.hit_rank IS NOT NULL AS is_hit,
+        LAG(s.hit_rank IS NOT NULL) OVER before AS was_hit,
+        s.matching <> 'exact'
+            OR COALESCE(o.chunker_version = LAG(o.chunker_version) OVER before, true) AS comparable
+    FROM sides AS s
+    JOIN run_order AS o ON o.run_id = s.run_id
+    WINDOW before AS (PARTITION BY o.suite, s.query_id ORDER BY o.run_no)
+),
+
+counts AS (
+    SELECT
+        suite,
+        query_id,
+        COUNT(*)                                                          AS n_runs,
+        COUNT(CASE WHEN is_hit THEN 1 END)                                AS n_hits,
+        COUNT(CASE WHEN failed THEN 1 END)                                AS n_failed,
+        COUNT(CASE WHEN comparable AND was_hit AND NOT is_hit THEN 1 END) AS n_lost,
+        COUNT(CASE WHEN comparable AND NOT was_hit AND is_hit THEN 1 END) AS n_won
+    FROM seen
+    GROUP BY suite, query_id
+)
+
+SELECT
+    c.suite,
+    c.query_id,
+    q.query,
+    c.n_runs,
+    c.n_hits,
+    c.n_failed,
+    c.n_lost + c.n_won AS n_flips,
+    c.n_lost,
+    c.n_won
+FROM counts AS c
+LEFT JOIN queries AS q ON q.query_id = c.query_id
+WHERE c.n_lost + c.n_won > 0
