@@ -25,7 +25,8 @@ from kbeval.golden import Golden
 from kbeval.metrics import Metric, find_column, find_metric, long_name
 from kbeval.model import AggregateMetrics
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
-from kbeval.sources.sqlite import Run, SqliteSource
+from kbeval.sources.opening import Source
+from kbeval.sources.sqlite import Run
 from kbeval.stats import RESAMPLES, SEED, Pairs, Significance, assess, verdict
 from kbeval.text import counted
 
@@ -95,7 +96,7 @@ class _Compare:
 
     # --- before anything is read: may they be compared, and how? ------------------------------------
 
-    def settle(self, source: SqliteSource, runs: Sequence[Run], scoring: ScoreOptions) -> ScoreOptions:
+    def settle(self, source: Source, runs: Sequence[Run], scoring: ScoreOptions) -> ScoreOptions:
         self.run_a, self.run_b = runs[0], runs[-1]
         for run in runs:
             if not is_readable(run):
@@ -262,7 +263,7 @@ def _tested_columns(metrics: Sequence[Metric], only: Sequence[str]) -> list[tupl
     return list(found.items())
 
 
-def _chunker_version(source: SqliteSource, run: Run) -> str | None:
+def _chunker_version(source: Source, run: Run) -> str | None:
     """As the run's configuration says; else as its hits, or the chunks that they name, where those agree."""
     version = config_of(run).get("chunker_version")
     if version is not None and version != "":

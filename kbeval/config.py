@@ -20,6 +20,8 @@ MOST_THREADS = 1024
 # What makes a hit an expected chunk: its id, or the text that it shares with it; and of which side that share is.
 MATCHINGS = ("exact", "span")
 OVERLAPS_OF = ("smaller", "expected", "hit", "union")
+# Keep parsed rows beside the database: where it is large, always, or never.
+CACHES = ("auto", "on", "off")
 
 # What may stand in the file, and what it must be.
 KEYS: dict[str, type] = {
@@ -27,6 +29,7 @@ KEYS: dict[str, type] = {
     "golden": str,
     "threads": int,
     "memory_limit": str,
+    "cache": str,
     "k": list,
     "metrics_dir": str,
     "runs_dir": str,
@@ -94,6 +97,9 @@ def _checked(path: Path, table: Mapping[str, Any]) -> Config:
         raise UsageError(msg)
     if not 1 <= values.get("threads", 1) <= MOST_THREADS:
         msg = f"{path}: threads must be from 1 to {MOST_THREADS}"
+        raise UsageError(msg)
+    if values.get("cache", "auto") not in CACHES:
+        msg = f"{path}: cache must be one of {', '.join(CACHES)}"
         raise UsageError(msg)
     if any("\0" in str(values.get(key, "")) for key in _PATHS):
         msg = f"{path}: a path must not hold a NUL character"

@@ -25,8 +25,8 @@ from kbeval.golden import Golden, load_golden
 from kbeval.metrics import Column, Metric, catalogue, did_you_mean
 from kbeval.runs import find_runs
 from kbeval.sources.files import database_size
-from kbeval.sources.opening import open_source
-from kbeval.sources.sqlite import Run, SqliteSource
+from kbeval.sources.opening import Source, open_source
+from kbeval.sources.sqlite import Run
 from kbeval.sqlfiles import compose
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Scoring:
     """An open session over some runs of a database. Ask it for scores, aggregates, or any relation."""
 
     def __init__(
-        self, session: Session, source: SqliteSource, golden: Golden, runs: Sequence[Run], options: ScoreOptions
+        self, session: Session, source: Source, golden: Golden, runs: Sequence[Run], options: ScoreOptions
     ) -> None:
         self.source = source
         self.golden = golden
@@ -289,7 +289,7 @@ def open_scoring(
     golden: Golden | str | os.PathLike[str] | None,
     runs: Sequence[str] | None = None,
     options: ScoreOptions | None = None,
-    settle: Callable[[SqliteSource, Sequence[Run], ScoreOptions], ScoreOptions] | None = None,
+    settle: Callable[[Source, Sequence[Run], ScoreOptions], ScoreOptions] | None = None,
 ) -> Iterator[Scoring]:
     """Open a scoring session; `runs` are names (an id, a unique prefix, latest, latest~N), None means all.
 

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from kbeval.archive import ChunkSpans, write_spans
 from kbeval.columnar.cache import Cache, carry_over
+from kbeval.columnar.manifest import is_archive
 from kbeval.errors import DatabaseError
 from kbeval.locks import lock_holders
+from kbeval.sources.archive import write_scores
 from kbeval.sources.files import check_is_database, database_uri
 from kbeval.sources.sqlite import BUSY_TIMEOUT_MS
 from kbeval.sources.stamps import Stamp, Times, settled_stamp, take_stamp, times
@@ -23,8 +25,14 @@ def store_json(
     spans: Sequence[ChunkSpans] = (),
     timeout_ms: int = BUSY_TIMEOUT_MS,
 ) -> None:
-    """Set `aggregate_json` of each run, and archive spans. A run that has gone meanwhile undoes the whole."""
+    """Set `aggregate_json` of each run, and archive spans. A run that has gone meanwhile undoes the whole.
+
+    An archive is not written to: its scores are kept beside its tables, and it knows all spans already.
+    """
     path = Path(database)
+    if is_archive(path):
+        write_scores(path, aggregates)
+        return
     check_is_database(path)
     # Taken while the file is not open here: see kbeval.sources.stamps.
     before = take_stamp(path)

@@ -11,7 +11,7 @@ import pytest
 import kbeval
 from kbeval.cli import run
 from kbeval.errors import DatabaseError
-from kbeval.sources.sqlite import stored_runs
+from kbeval.sources.opening import stored_runs
 from tests.workspace import Workspace, answer, hits
 
 

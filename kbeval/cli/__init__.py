@@ -27,6 +27,7 @@ COMMANDS = {
     "check": "kbeval.cli.check",
     "gate": "kbeval.cli.gate",
     "grounded": "kbeval.cli.grounded",
+    "archive": "kbeval.cli.archive",
     "import": "kbeval.cli.transfer",
     "export": "kbeval.cli.transfer",
     "config": "kbeval.cli.config",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import click
 from click.core import ParameterSource
 
-from kbeval.config import LARGEST_K, MATCHINGS, MOST_KS, MOST_THREADS, OVERLAPS_OF, Config, load_config
+from kbeval.config import CACHES, LARGEST_K, MATCHINGS, MOST_KS, MOST_THREADS, OVERLAPS_OF, Config, load_config
 from kbeval.errors import UsageError
 from kbeval.render.table import FORMATS, Cell, Column, json_text, render
 from kbeval.text import cut, shown
@@ -29,7 +29,9 @@ def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:  # no
     return click.option(*names, **settings)
 
 
-db_option = _option("--db", metavar="FILE", envvar="KBEVAL_DB", help="SQLite database with the runs  [KBEVAL_DB]")
+db_option = _option(
+    "--db", metavar="FILE", envvar="KBEVAL_DB", help="SQLite database with the runs, or an archive  [KBEVAL_DB]"
+)
 golden_option = _option(
     "--golden", metavar="FILE", envvar="KBEVAL_GOLDEN", help="golden queries: YAML, JSON or JSONL  [KBEVAL_GOLDEN]"
 )
@@ -39,15 +41,21 @@ format_option = _option(
 
 
 def engine_options(command: Command) -> Command:
-    """--threads and --memory-limit."""
+    """--threads, --memory-limit and --cache."""
     threads = _option(
         "--threads",
         type=click.IntRange(1, MOST_THREADS),
         envvar="KBEVAL_THREADS",
         help="processor threads  [KBEVAL_THREADS]",
     )
+    cache = _option(
+        "--cache",
+        type=click.Choice(CACHES),
+        envvar="KBEVAL_CACHE",
+        help="keep parsed rows beside the database: auto where it is large  [KBEVAL_CACHE]",
+    )
     memory = _option("--memory-limit", metavar="SIZE", help="memory for the engine, like 400MB; the rest goes to disk")
-    return threads(memory(command))
+    return threads(memory(cache(command)))
 
 
 def metric_options(command: Command) -> Command:
@@ -126,7 +134,16 @@ class Settings:
         return self._required("db", "the database")
 
     def golden(self) -> str:
-        return self._required("golden", "the golden file")
+        """The golden file; that of the archive, where an archive is scored and no other is named."""
+        return str(self.get("golden") or self._archived_golden() or self._required("golden", "the golden file"))
+
+    def _archived_golden(self) -> str | None:
+        if not (Path(self.db()) / "manifest.json").is_file():
+            return None
+        from kbeval.columnar.manifest import read_manifest
+
+        found = read_manifest(Path(self.db())).table("golden")
+        return None if found is None else str(found)
 
     def _required(self, key: str, what: str) -> str:
         value = self.get(key)
@@ -148,6 +165,7 @@ class Settings:
             configured_metrics=configured,
             threads=self.get("threads"),
             memory_limit=self.get("memory_limit"),
+            cache=self.get("cache") or "auto",
             **more,
         )
 

@@ -9,10 +9,11 @@ import click
 
 from kbeval.cli import common
 
-ENVIRONMENT = {"db": "KBEVAL_DB", "golden": "KBEVAL_GOLDEN", "threads": "KBEVAL_THREADS"}
+ENVIRONMENT = {"db": "KBEVAL_DB", "golden": "KBEVAL_GOLDEN", "threads": "KBEVAL_THREADS", "cache": "KBEVAL_CACHE"}
 DEFAULTS = {
     "threads": "all processors",
     "memory_limit": "400MB",
+    "cache": "auto",
     "k": [1, 3, 5, 10],
     "runs_dir": "runs, beside the database",
 }

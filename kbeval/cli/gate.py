@@ -85,7 +85,7 @@ def _table(settings: common.Settings, asked: dict[str, Any]) -> dict[str, Any]:
 
 def _matching(database: str, run: str, asked: str | None, table: dict[str, Any]) -> dict[str, Any]:
     from kbeval.runs import find_run
-    from kbeval.sources.sqlite import stored_runs
+    from kbeval.sources.opening import stored_runs
 
     if table.get("baseline") is not None:
         return {}

@@ -23,7 +23,7 @@ def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
     With the numbers that they were last scored with.
     """
     from kbeval.render.table import Column
-    from kbeval.sources.sqlite import stored_runs
+    from kbeval.sources.opening import stored_runs
 
     database = common.Settings(**flags).db()
     runs = stored_runs(database)

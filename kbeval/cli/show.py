@@ -52,7 +52,7 @@ def show_command(
         msg = "--metric goes with --worst N"
         raise click.UsageError(msg, click.get_current_context())
     from kbeval.runs import find_run
-    from kbeval.sources.sqlite import stored_runs
+    from kbeval.sources.opening import stored_runs
 
     settings = common.Settings(**flags)
     found = find_run(stored_runs(settings.db()), run, settings.db())

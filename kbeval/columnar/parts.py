@@ -85,6 +85,15 @@ class Part:
     def holds(self, wanted: Iterable[str]) -> bool:
         return all(relation in self.files for relation in wanted)
 
+    def is_whole(self) -> bool:
+        """Are all its files there, as long as they should be? Quick, and not as sure as `is_sound`."""
+        try:
+            return all(
+                (self.folder / file.name).stat().st_size == file.size for found in self.files.values() for file in found
+            )
+        except OSError:
+            return False
+
     def is_sound(self, wanted: Iterable[str]) -> bool:
         """Are these files as they were written?"""
         files = [file for relation in wanted for file in self.files[relation]]
@@ -99,11 +108,14 @@ class Part:
             return False
 
 
-def read_part(folder: Path) -> Part | None:
-    """The part in a folder; None where there is none that we can use: half-written, broken, or of another version."""
+def read_part(folder: Path, *, any_version: bool = False) -> Part | None:
+    """The part in a folder; None where there is none that we can use: half-written, broken, or of another version.
+
+    `any_version`: for those who only want to know which rows it was made from, and those rows.
+    """
     try:
         found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        if (found["format"], found["definitions"]) != (FORMAT, definitions()):
+        if found["format"] != FORMAT or (found["definitions"] != definitions() and not any_version):
             return None
         return Part(
             folder,

@@ -99,6 +99,18 @@ class Golden:
 
         return load
 
+    def text_loader(self) -> Loader:
+        """The entries as they are archived: `golden_texts`, an id and its JSON each."""
+
+        def load(session: Session) -> None:
+            session.execute(
+                "CREATE TABLE golden_texts AS SELECT line ->> '$.id' AS id, line AS entry"
+                " FROM (SELECT UNNEST(string_split($1, chr(10))) AS line) WHERE line <> ''",
+                [self._json_lines],
+            )
+
+        return load
+
 
 def load_golden(path: str | os.PathLike[str], *, groups_must_agree: bool = True) -> Golden:
     """Load a golden file: YAML or JSON (a list), or JSONL. Raises GoldenError with every fault in it."""

@@ -33,7 +33,7 @@ class Entry:
 
 def read_entries(path: Path) -> list[Entry]:
     """The entries of a file. Raises GoldenError where the file as a whole cannot be read."""
-    text = _read_text(path)
+    text = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_text(path)
     start = text.lstrip()[:1]
     if not start:
         raise GoldenError(str(path), ["the file is empty"])
@@ -55,6 +55,19 @@ def read_entries(path: Path) -> list[Entry]:
     return entries
 
 
+def _read_parquet(path: Path) -> str:
+    """The labels of an archive, as JSON lines."""
+    import duckdb
+
+    _read_bytes(path)
+    try:
+        with duckdb.connect(":memory:") as reader:
+            found = reader.execute("SELECT CAST(entry AS VARCHAR) FROM read_parquet(?)", [str(path)]).fetchall()
+    except duckdb.Error:
+        raise GoldenError(str(path), ["it holds no golden queries; name the one in an archive"]) from None
+    return "\n".join(sorted(str(entry) for (entry,) in found))
+
+
 def _read_yaml(path: Path, text: str) -> list[Entry]:
     from kbeval.golden.yaml_reading import read_yaml  # PyYAML is loaded for those who use it
 
@@ -62,17 +75,7 @@ def _read_yaml(path: Path, text: str) -> list[Entry]:
 
 
 def _read_text(path: Path) -> str:
-    if path.is_dir():
-        raise GoldenError(str(path), ["it is a directory; --golden wants a YAML, JSON or JSONL file"])
-    if path.is_char_device() or path.is_block_device():
-        raise GoldenError(str(path), ["it is a device; --golden wants a YAML, JSON or JSONL file"])
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise GoldenError(str(path), ["there is no such file; check --golden"]) from None
-    except (OSError, ValueError) as error:
-        raise GoldenError(str(path), [f"cannot be read: {getattr(error, 'strerror', None) or error}"]) from error
-    data = data.removeprefix(codecs.BOM_UTF8)
+    data = _read_bytes(path).removeprefix(codecs.BOM_UTF8)
     if b"\x00" in data:
         raise GoldenError(str(path), ["it is a binary file, not UTF-8 text"])
     try:
@@ -80,6 +83,19 @@ def _read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise GoldenError(str(path), [f"line {line}: not UTF-8 text"]) from error
+
+
+def _read_bytes(path: Path) -> bytes:
+    if path.is_dir():
+        raise GoldenError(str(path), ["it is a directory; --golden wants a YAML, JSON or JSONL file"])
+    if path.is_char_device() or path.is_block_device():
+        raise GoldenError(str(path), ["it is a device; --golden wants a YAML, JSON or JSONL file"])
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise GoldenError(str(path), ["there is no such file; check --golden"]) from None
+    except (OSError, ValueError) as error:
+        raise GoldenError(str(path), [f"cannot be read: {getattr(error, 'strerror', None) or error}"]) from error
 
 
 # --- JSON ---------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from typing import Any
 from kbeval.aggregates import score_runs
 from kbeval.compare import CompareOptions, IncomparableError, compare_runs
 from kbeval.configs import config_of, imported_from
-from kbeval.engine import Session
 from kbeval.errors import UsageError
 from kbeval.files import write_whole
 from kbeval.importers.anchors import CONFIG, METRICS, RESULTS, SUMMARY, write_folder
@@ -23,7 +22,8 @@ from kbeval.render.scores import number_table
 from kbeval.render.table import Cell, Column, json_text, render
 from kbeval.runs import find_run
 from kbeval.scoring import ScoreOptions
-from kbeval.sources.sqlite import Run, SqliteSource
+from kbeval.sources.opening import open_rows
+from kbeval.sources.sqlite import Run
 from kbeval.text import markdown
 
 
@@ -50,7 +50,7 @@ def export_folder(  # noqa: PLR0913  (what to export, from where, and how)
 ) -> list[str]:
     """Write the folder; returns the names of its files."""
     options = options or ScoreOptions()
-    with Session() as session, SqliteSource(db, session.connection) as source:
+    with open_rows(db) as source:
         runs = source.runs()
         run = find_run(runs, name, str(db))
         config = config_of(run)

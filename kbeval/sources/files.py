@@ -40,7 +40,7 @@ def finish_interrupted_write(path: Path) -> None:
 def check_is_database(path: Path) -> None:
     """Tell apart the ways in which a path is not a SQLite database, before SQLite makes one of it."""
     if path.is_dir():
-        msg = f"{path} is a directory; --db wants a SQLite file"
+        msg = f"{path} is a directory, and no archive; --db wants a SQLite file, or a folder that 'kbeval archive' made"
         raise DatabaseError(msg)
     if path.exists() and not path.is_file():
         msg = f"{path} is not a regular file; --db wants a SQLite file"

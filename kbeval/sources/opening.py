@@ -1,26 +1,48 @@
-"""Opens what `--db` names: a SQLite database, with the columnar copy beside it where that is worth it."""
+"""Opens what `--db` names: a SQLite database, with the columnar copy beside it where that pays, or an archive."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import duckdb
+
 from kbeval.columnar.cache import WORTH_BYTES, Cache
+from kbeval.columnar.manifest import is_archive
+from kbeval.sources.archive import ArchiveSource
 from kbeval.sources.files import check_is_database, database_size
-from kbeval.sources.sqlite import SqliteSource
+from kbeval.sources.sqlite import Run, SqliteSource
 
 if TYPE_CHECKING:
     from kbeval.engine import Session
     from kbeval.scoring import ScoreOptions
 
+Source = SqliteSource | ArchiveSource
+
 
 @contextlib.contextmanager
-def open_source(database: str | os.PathLike[str], options: ScoreOptions) -> Iterator[tuple[Session, SqliteSource]]:
-    """A session and the source that feeds it. Where all went well, what was parsed is kept for the next time."""
+def open_source(database: str | os.PathLike[str], options: ScoreOptions) -> Iterator[tuple[Session, Source]]:
+    """A session and the source that feeds it."""
     path = Path(database)
+    if not is_archive(path):
+        with open_database(path, options) as found:
+            yield found
+        return
+    with options.session(path, [path.absolute()]) as session, ArchiveSource(path, session.connection) as source:
+        yield session, source
+
+
+@contextlib.contextmanager
+def open_database(
+    path: Path, options: ScoreOptions, folders: Sequence[Path] = ()
+) -> Iterator[tuple[Session, SqliteSource]]:
+    """A SQLite database. Where all went well, what was parsed is kept for the next time.
+
+    `folders`: where else the session may write.
+    """
     check_is_database(path)
     with contextlib.ExitStack() as stack:
         cache = None
@@ -28,7 +50,22 @@ def open_source(database: str | os.PathLike[str], options: ScoreOptions) -> Iter
             # A folder that cannot be written is no fault: the rows are parsed then, each time.
             with contextlib.suppress(OSError):
                 cache = stack.enter_context(Cache(path))
-        session = stack.enter_context(options.session(path, [] if cache is None else [cache.folder]))
+        session = stack.enter_context(options.session(path, [*folders, *([] if cache is None else [cache.folder])]))
         source = stack.enter_context(SqliteSource(path, session.connection, cache=cache))
         yield session, source
         source.keep(session)
+
+
+@contextlib.contextmanager
+def open_rows(database: str | os.PathLike[str]) -> Iterator[Source]:
+    """What is stored, to look at it without scoring."""
+    with duckdb.connect(":memory:") as reader:
+        kind = ArchiveSource if is_archive(Path(database)) else SqliteSource
+        with kind(database, reader) as source:
+            yield source
+
+
+def stored_runs(database: str | os.PathLike[str]) -> list[Run]:
+    """Every run of a database or an archive, oldest first."""
+    with open_rows(database) as source:
+        return source.runs()

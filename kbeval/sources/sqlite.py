@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 BUSY_TIMEOUT_MS = 10_000
 # Rows with hits are some kilobytes each. Small batches of them stay in the processor's cache: measured
 # twice as fast as the driver's default of 1024 rows, in a third of the memory.
-WIDE = ("stored_results", "stored_places", "stored_anchors", "stored_history", "stored_texts")
+WIDE = ("stored_results", "stored_places", "stored_anchors", "stored_history", "stored_texts", "rows_to_keep")
 WIDE_BATCH_ROWS = 64
 DEFAULT_BATCH_ROWS = 1024
 
@@ -320,6 +320,18 @@ class SqliteSource:
         session.add_loaders(self.loaders(run_ids, facts))
         session.add_copies(facts.copies())
 
+    def numbering_of(self, run_id: str) -> int:
+        """How the rows of a run are numbered in this session."""
+        if self._facts is None or run_id not in self._facts.choice.base:
+            return 0 if self._facts is None else self._facts.numbering
+        return self._facts.choice.base[run_id].runs[run_id].numbering
+
+    def load_rows(self, session: Session, name: str, run_ids: Sequence[str]) -> None:
+        """The rows of runs as they stand, under a name."""
+        self._loader(name, f"SELECT {self._row_number()} AS result_no, {self._row_columns()} {self._rows_of(run_ids)}")(
+            session
+        )
+
     def settled_digests(self, session: Session) -> dict[str, str]:
         """What the rows of the session's runs are known by, once they are parsed."""
         return {} if self._facts is None else self._facts.settle(session)
@@ -381,14 +393,6 @@ class SqliteSource:
                 session.connection.register(name, stream)
 
         return load
-
-
-def stored_runs(path: str | os.PathLike[str]) -> list[Run]:
-    """Every run of a database, oldest first."""
-    import duckdb
-
-    with duckdb.connect(":memory:") as reader, SqliteSource(path, reader) as source:
-        return source.runs()
 
 
 class _Explained:
