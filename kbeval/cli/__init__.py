@@ -26,6 +26,7 @@ COMMANDS = {
     "explain": "kbeval.cli.metrics",
     "check": "kbeval.cli.check",
     "gate": "kbeval.cli.gate",
+    "history": "kbeval.cli.history",
     "grounded": "kbeval.cli.grounded",
     "import": "kbeval.cli.transfer",
     "export": "kbeval.cli.transfer",
