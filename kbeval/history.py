@@ -6,10 +6,11 @@ matching changed between the two, the numbers do not compare: that is said, and 
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from kbeval.configs import HIDDEN, Difference, config_diff, config_fields, config_of, is_readable
@@ -186,14 +187,13 @@ def history_of(runs: Sequence[Run], names: Sequence[str], options: HistoryOption
     if not names:
         msg = "name a metric, like mrr or hit@5"
         raise UsageError(msg)
-    start = parse_since(options.since) if isinstance(options.since, str) else options.since
+    start = _start(options.since)
     known = catalogue() if options.metrics is None else options.metrics
     entries = [_Entry(run) for run in runs]
     measured = find_measured(names, known, {name for entry in entries for name in entry.numbers})
+    _make_alike(entries, measured)
     chosen = _of_suite(entries, options.suite)
     groups = _grouped(chosen, options.by)
-    # A run without a date has no place in time; it stands before those that have one.
-    undated = [entry for entry in chosen if entry.moment is None]
     series = []
     for (suite, group), members in sorted(groups.items(), key=lambda item: (item[0][0], item[0][1] or "")):
         kept = [one for one in members if start is None or (one.moment is not None and one.moment >= start)]
@@ -202,8 +202,24 @@ def history_of(runs: Sequence[Run], names: Sequence[str], options: HistoryOption
             series.append((suite, group, kept))
     shown = [entry for _, _, kept in series for entry in kept]
     found = [Series(suite, group, list(_points(kept, measured))) for suite, group, kept in series]
+    undated = [entry for entry in (shown if start is None else chosen) if entry.moment is None]
     notes = list(_notes(shown, found, measured, undated, left_out=start is not None))
     return History(measured, options.by, found, notes)
+
+
+def _start(since: str | datetime | None) -> datetime | None:
+    if isinstance(since, str):
+        return parse_since(since)
+    return since.replace(tzinfo=UTC) if since is not None and since.tzinfo is None else since
+
+
+def _make_alike(entries: Sequence[_Entry], measured: Sequence[Measured]) -> None:
+    """Where some values of a metric have decimals, a whole 1 is 1.0 as well."""
+    for name in (metric.name for metric in measured):
+        if any(isinstance(entry.numbers.get(name), float) for entry in entries):
+            for entry in entries:
+                value = entry.numbers.get(name)
+                entry.numbers[name] = None if value is None else float(value)
 
 
 class _Entry:
@@ -222,7 +238,7 @@ class _Entry:
 
     @property
     def order(self) -> tuple[bool, datetime | str, str, str]:
-        """Oldest first; only what is of one kind is ever compared."""
+        """Oldest first. A run without a date has no place in time, and stands before those that have one."""
         return self.moment is not None, self.moment or "", self.run.created_at, self.run.run_id
 
     def field(self, name: str) -> Any:  # noqa: ANN401  (whatever JSON holds)
@@ -267,8 +283,6 @@ def _check_field(entries: Sequence[_Entry], by: str) -> None:
 
 
 def _label(value: Any) -> str:  # noqa: ANN401  (whatever JSON holds)
-    import json
-
     if value is None or value == "":
         return NO_VALUE
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -95,6 +95,7 @@ def _draw(found: History, plot: str, settings: common.Settings) -> None:
     from kbeval.render.plot import draw
 
     if not found.series:
+        common.note("nothing to draw")
         return
     golden = settings.get("golden")
     never = [settings.db(), *([str(golden)] if golden else [])]

@@ -24,14 +24,14 @@ def history_table(history: History, *, for_programs: bool = False) -> Table:
     by_field = history.by is not None and history.by != "suite"
     columns = [
         *([Column("suite", width=24)] if for_programs or history.has_suites else []),
-        *([Column("group", history.by, 30)] if by_field else []),
+        *([Column("group", shown(history.by or ""), 30)] if by_field else []),
         Column("run_id", "run", 36),
         Column("created_at", "created", 25),
         *([Column("commit_hash")] if for_programs else []),
     ]
     for metric in history.metrics:
         columns += [
-            Column(metric.name, metric.short, right=True),
+            Column(metric.name, shown(metric.short), right=True),
             Column(f"{metric.name}.change", "change", right=True),
         ]
     columns.append(Column("changed", width=70))

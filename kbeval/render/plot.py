@@ -32,18 +32,26 @@ _LINES = ("-", "--", ":")
 MOST_SERIES = len(_COLOURS) * len(_LINES)
 MOST_METRICS = 8
 _MOST_NOTES = 8
+_MOST_LINES = 40
 _MOST_DATES = 8
 _GREY = "#666666"
 _INCHES_WIDE = 10.0
+_LEFT = 0.1
+_NOTE_HEIGHT = 0.2
+_LEGEND_COLUMNS = 4
 _DPI = 120
 _STYLE: dict[str, Any] = {
-    "font.family": ["DejaVu Sans"],  # it comes with matplotlib, so every machine draws the same
+    # It comes with matplotlib, so every machine draws the same; what shows an SVG without it has another one.
+    "font.family": ["DejaVu Sans", "sans-serif"],
+    "font.sans-serif": ["DejaVu Sans"],
     "font.size": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
     "grid.color": "#E4E4E4",
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
     "svg.fonttype": "none",
     "svg.hashsalt": "kbeval",
     "text.parse_math": False,
@@ -117,12 +125,14 @@ def _quiet() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Mark:
-    """A run after which things were different: where it stands, and what to say. No number: it is only marked."""
+    """A run from which on things were different, and what to say of it. No number: it is only marked."""
 
     place: int
     number: int | None
     text: str
     breaks: bool
+    # How far above the picture its number stands, so that numbers of neighbours do not overlap.
+    level: int
 
 
 def _figure(history: History) -> Figure:
@@ -135,23 +145,27 @@ def _figure(history: History) -> Figure:
     places = {point.run_id: place for place, point in enumerate(runs)}
     marks = _marks(history, places)
     notes = _notes(marks)
+    # All in inches, so that a picture of eight metrics has the same margins as one of one.
     panel = 3.2 if len(history.metrics) == 1 else 2.4
-    legend_rows = -(-len(history.series) // 4) if len(history.series) > 1 else 0
-    top = 0.55 + 0.24 * legend_rows
-    bottom = 0.85 + 0.2 * len(notes)
-    height = panel * len(history.metrics) + 0.3 * (len(history.metrics) - 1) + top + bottom
+    levels = 0.12 * max((mark.level for mark in marks), default=0)
+    between = 0.3 + levels
+    legend_rows = -(-len(history.series) // _LEGEND_COLUMNS) if len(history.series) > 1 else 0
+    top = 0.55 + 0.24 * legend_rows + levels
+    bottom = 0.75 + _NOTE_HEIGHT * len(notes)
+    height = panel * len(history.metrics) + between * (len(history.metrics) - 1) + top + bottom
     figure = Figure(figsize=(_INCHES_WIDE, height))
-    figure.subplots_adjust(left=0.085, right=0.975, top=1 - top / height, bottom=bottom / height, hspace=0.3 / panel)
+    figure.subplots_adjust(left=_LEFT, right=0.95, top=1 - top / height, bottom=bottom / height, hspace=between / panel)
     panels = figure.subplots(len(history.metrics), 1, sharex=True, squeeze=False)[:, 0]
     for axes, metric in zip(panels, history.metrics, strict=True):
         _panel(axes, history, metric, places, marks)
     _dates(panels[-1], runs)
     what = ", ".join(metric.short for metric in history.metrics)
-    figure.text(0.085, 1 - 0.3 / height, _safe(f"{what} over {counted(len(runs), 'run')}", 90), size=13, weight="bold")
+    figure.text(_LEFT, 1 - 0.3 / height, _safe(f"{what} over {counted(len(runs), 'run')}", 80), size=13, weight="bold")
     if legend_rows:
         _legend(figure, history, panels[0], 1 - 0.38 / height)
     for row, text in enumerate(notes):
-        figure.text(0.085, (bottom - 0.85 - 0.2 * row + 0.02) / height, text, size=8.5, color="#333333", va="center")
+        where = (bottom - 0.75 - _NOTE_HEIGHT * (row + 0.25)) / height
+        figure.text(_LEFT, where, text, size=8.5, color="#333333", va="center")
     return figure
 
 
@@ -176,9 +190,11 @@ def _panel(axes: Axes, history: History, metric: Measured, places: Mapping[str, 
                 label=f"series {place}" if number == 0 else "_",
             )
     for mark in marks:
+        if len(marks) > _MOST_LINES and mark.number is None and not mark.breaks:
+            continue
         axes.axvline(
             mark.place,
-            color=_GREY,
+            color=_GREY if mark.breaks or mark.number is not None else "#BBBBBB",
             linewidth=1.0 if mark.breaks else 0.8,
             linestyle="-" if mark.breaks else ":",
             zorder=0.9,
@@ -188,7 +204,7 @@ def _panel(axes: Axes, history: History, metric: Measured, places: Mapping[str, 
                 str(mark.number),
                 (mark.place, 1),
                 xycoords=("data", "axes fraction"),
-                xytext=(0, 1),
+                xytext=(0, 1 + 8 * mark.level),
                 textcoords="offset points",
                 ha="center",
                 va="bottom",
@@ -224,26 +240,32 @@ def _y_range(axes: Axes, values: Sequence[float]) -> None:
         axes.text(0.5, 0.5, "no value", transform=axes.transAxes, ha="center", va="center", color=_GREY)
         return
     low, high = min(values), max(values)
-    is_share = low >= 0 and high <= 1 and any(isinstance(value, float) for value in values)
-    if is_share and high - low > 0.4:
-        low, high = 0.0, 1.0
-    room = max(0.08 * (high - low), 0.0 if high - low > 0.08 else 0.04) if is_share else 0.08 * (high - low)
-    if not is_share and high == low:
-        room = abs(high) * 0.1 or 1.0
-    low, high = low - room, high + room
-    if is_share:
-        low, high = max(low, -0.04), min(high, 1.04)
-    elif min(values) >= 0:
-        low = max(low, -0.04 * high)
+    if low >= 0 and high <= 1 and any(isinstance(value, float) for value in values):
+        low, high = _share_range(low, high)
+    else:
+        room = 0.08 * (high - low) or abs(high) * 0.1 or 1.0
+        low, high = (0.0 if 0 <= low <= room else low - room), high + room
+    # A little more, so that a point at the edge is whole.
+    edge = 0.04 * (high - low)
+    low, high = low - edge, high + edge
     axes.set_ylim(low, high)
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=all(isinstance(value, int) for value in values)))
     axes.ticklabel_format(axis="y", useOffset=False, style="plain")
 
 
+def _share_range(low: float, high: float) -> tuple[float, float]:
+    """From 0 to 1 where shares vary much; else around them, a tenth at least, and never beyond what a share can be."""
+    if high - low > 0.4:
+        return 0.0, 1.0
+    room = max(0.05 * (high - low), (0.1 - (high - low)) / 2)
+    low, high = low - room, high + room
+    low, high = (0.0, high - low) if low < 0 else (low, high)
+    return (low - (high - 1), 1.0) if high > 1 else (low, high)
+
+
 def _dates(axes: Axes, runs: Sequence[Point]) -> None:
-    """A date under some of the runs, evenly chosen, the first and the last among them."""
-    count = min(len(runs), _MOST_DATES)
-    chosen = sorted({round(number * (len(runs) - 1) / max(count - 1, 1)) for number in range(count)})
+    """A date under every run, or under every second, third, … where there are many."""
+    chosen = range(0, len(runs), max(1, -(-len(runs) // _MOST_DATES)))
     days = [point.moment.strftime("%Y-%m-%d") if point.moment else None for point in runs]
     # Where a day has several runs among those chosen, the hour is needed.
     seen = [days[place] for place in chosen if days[place]]
@@ -253,7 +275,6 @@ def _dates(axes: Axes, runs: Sequence[Point]) -> None:
         when = runs[place].moment
         labels.append(when.strftime(finer) if when else _safe(runs[place].created_at or "no date", 12))
     axes.set_xticks(chosen, labels)
-    # A long history has no room for a grid line a run.
     axes.set_xlabel("run, oldest first (UTC)" if "%H" in finer else "run, oldest first")
 
 
@@ -264,8 +285,8 @@ def _legend(figure: Figure, history: History, axes: Axes, top: float) -> None:
         handles,
         labels,
         loc="upper left",
-        bbox_to_anchor=(0.078, top),
-        ncols=min(4, len(labels)),
+        bbox_to_anchor=(_LEFT - 0.007, top),
+        ncols=min(_LEGEND_COLUMNS, len(labels)),
         frameon=False,
         fontsize=9,
     )
@@ -284,16 +305,26 @@ def _marks(history: History, places: Mapping[str, int]) -> list[_Mark]:
         ),
         key=lambda item: item[0],
     )
-    marks = []
-    for number, (place, series, point) in enumerate(found, start=1):
+    marks: list[_Mark] = []
+    for count, (place, series, point) in enumerate(found, start=1):
+        # The last ones are what people ask about.
+        number = count - max(0, len(found) - _MOST_NOTES)
         whose = f"{cut(history.label(series), 24)}: " if len(history.series) > 1 else ""
         text = f"{cut(point.run_id, 36)}: {whose}{changed(point, 2)}"
-        marks.append(_Mark(place, number if number <= _MOST_NOTES else None, text, bool(point.breaks)))
+        near = bool(marks) and marks[-1].number is not None and place - marks[-1].place < 0.02 * len(places)
+        level = (marks[-1].level + 1) % 3 if near else 0
+        marks.append(_Mark(place, number if number > 0 else None, text, bool(point.breaks), level))
     return marks
 
 
 def _notes(marks: Sequence[_Mark]) -> list[str]:
-    """What changed, one line a mark, as many as can be read."""
-    found = [_safe(f"{mark.number}  {mark.text}", 125) for mark in marks if mark.number is not None]
+    """What changed, one line a mark, as many as can be read, and what the lines mean."""
+    if not marks:
+        return []
+    found = [_safe(f"{mark.number}  {mark.text}", 120) for mark in marks if mark.number is not None]
     more = len(marks) - len(found)
-    return [*found, f"… and {counted(more, 'more change')}, marked by lines"] if more else found
+    says = ["dotted line: the configuration changed"] if any(not mark.breaks for mark in marks) else []
+    says += ["solid line: numbers before and after do not compare"] if any(mark.breaks for mark in marks) else []
+    unsaid = "not drawn" if len(marks) > _MOST_LINES else "without a number"
+    earlier = [f"{counted(more, 'earlier change')} {unsaid}"] if more else []
+    return ["; ".join([*says, *earlier]), *found]
