@@ -251,8 +251,7 @@ def _of_suite(entries: Sequence[_Entry], suite: str | None) -> list[_Entry]:
     suites = sorted({entry.run.suite for entry in entries})
     if suite is None or suite in suites or not entries:
         return sorted((one for one in entries if suite in (None, one.run.suite)), key=lambda one: one.order)
-    some = ", ".join(cut(name, 40) for name in suites[:10]) + (", …" if len(suites) > 10 else "")
-    msg = f"there is no suite {cut(suite, 60)!r}{did_you_mean(suite, suites)}; there is {some}"
+    msg = f"there is no suite {cut(suite, 60)!r}; there is {_some(suites, 10)}"
     raise UsageError(msg)
 
 
@@ -270,12 +269,11 @@ def _grouped(entries: Sequence[_Entry], by: str | None) -> dict[tuple[str, str |
 def _check_field(entries: Sequence[_Entry], by: str) -> None:
     known = {field for entry in entries for field in config_fields(entry.config or {})}
     if by not in known and by not in RUN_FIELDS and entries:
-        inside = sorted(name for name in known if name.startswith(f"{by}."))
+        if inside := sorted(name for name in known if name.startswith(f"{by}.")):
+            msg = f"{cut(by, 60)!r} is no single value; name one of its parts, like {_some(inside)}"
+            raise UsageError(msg)
         names = sorted({*known, *RUN_FIELDS})
-        hint = did_you_mean(by, names) or f"; there is {', '.join(cut(name, 40) for name in names[:8])}, …"
-        if inside:
-            hint = f", it has parts: {', '.join(cut(name, 40) for name in inside[:5])}"
-        msg = f"no run has a field {cut(by, 60)!r} in its configuration{hint}"
+        msg = f"no run has a field {cut(by, 60)!r}{did_you_mean(by, names) or f'; there is {_some(names, 8)}'}"
         raise UsageError(msg)
     if any(entry.field(by) == HIDDEN for entry in entries):
         msg = f"the values of {cut(by, 60)!r} look secret and are not shown; choose another field"
@@ -331,7 +329,7 @@ def _breaks(before: _Entry | None, entry: _Entry, by_chunk_id: bool) -> list[str
     found = []
     for what, keys in _ASPECTS.items():
         # The rule for missing rows is written only where it is not the usual one.
-        known = all(keys[0] in one.provenance for one in (before, entry)) or keys == ("missing",)
+        known = all(one.provenance.get(keys[0]) is not None for one in (before, entry)) or keys == ("missing",)
         if known and any(before.provenance.get(key) != entry.provenance.get(key) for key in keys):
             found.append(what)
     by_span = before.provenance.get("matching") == entry.provenance.get("matching") == "span"
@@ -377,5 +375,5 @@ def _notes(
         )
 
 
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(cut(name, 40) for name in names[:3]) + (", …" if len(names) > 3 else "")
+def _some(names: Sequence[str], most: int = 3) -> str:
+    return ", ".join(cut(name, 40) for name in names[:most]) + (", …" if len(names) > most else "")

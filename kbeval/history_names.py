@@ -87,12 +87,15 @@ def _full_name(name: str, metrics: Sequence[Metric], stored: Collection[str]) ->
         metric = find_metric(metrics, name)
     except UsageError:
         return _stored_part(name, metrics, stored)
-    if metric.aggregation != "percentiles":
-        return find_column(metrics, name).name
-    part = name.partition(".")[2]
-    if part not in PERCENTILES:
-        raise _several(name, [f"{metric.name}.{each}" for each in PERCENTILES])
-    return f"{metric.name}.{part}"
+    if metric.aggregation == "percentiles":
+        part = name.partition(".")[2]
+        if part not in PERCENTILES:
+            raise _several(name, [f"{metric.name}.{each}" for each in PERCENTILES])
+        return f"{metric.name}.{part}"
+    if metric.ks and part.isascii() and part.isdigit() and len(part) < 10 and int(part) not in metric.ks:
+        msg = f"no run has {metric.name} at {cut(part, 20)}; 'kbeval score --all --k {cut(part, 20)}' stores it"
+        raise UsageError(msg)
+    return find_column(metrics, name).name
 
 
 def _stored_part(name: str, metrics: Sequence[Metric], stored: Collection[str]) -> str:
@@ -111,7 +114,7 @@ def _several(name: str, parts: Sequence[str]) -> UsageError:
 
 def _measured(name: str, metrics: Sequence[Metric]) -> Measured:
     if name in _ABSTENTION:
-        return Measured(name, higher_is_better=False)
+        return Measured(name, higher_is_better=False, by_chunk_id=True)
     metric = next((one for one in metrics if one.name == name.partition(".")[0]), None)
     if metric is None:
         return Measured(name)
