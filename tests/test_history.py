@@ -327,6 +327,11 @@ def test_a_break_is_not_lost_behind_a_run_without_a_value() -> None:
     assert third.values["mrr"].comparable is False
 
 
+def test_a_break_is_not_lost_behind_a_run_that_is_not_scored() -> None:
+    found = history([a_run("a", {"mrr": 0.1}), a_run("b", None), a_run("c", {"mrr": 0.3}, golden="g2")])
+    assert [list(point.breaks) for point in found.series[0].points] == [[], [], ["labels changed"]]
+
+
 def test_chunk_ids_of_two_chunkers_do_not_compare() -> None:
     numbers = {"mrr": 0.5, "recall_at_k_doc": {"5": 0.5}, "precision_at_k_chunk": {"5": 0.5}}
     other = {"mrr": 0.1, "recall_at_k_doc": {"5": 0.1}, "precision_at_k_chunk": {"5": 0.1}}

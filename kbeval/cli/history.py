@@ -68,10 +68,11 @@ def _print(found: History, form: str) -> None:
     if found.series or form != "table":
         common.print_table(*text.history_table(found, for_programs=form == "csv"), form)
     if form == "table" and found.series and _draws_blocks():
+        # They say which way is up as well.
         click.echo()
         for line in text.spark_lines(found, shutil.get_terminal_size().columns):
             click.echo(line)
-    if form in ("table", "md") and found.series and (direction := text.direction_note(found)):
+    elif form in ("table", "md") and found.series and (direction := text.direction_note(found)):
         common.note(direction)
 
 
