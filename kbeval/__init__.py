@@ -19,6 +19,8 @@ _HOMES = {
     "CompareOptions": "kbeval.compare",
     "CompareReport": "kbeval.comparison",
     "Golden": "kbeval.golden",
+    "History": "kbeval.history",
+    "HistoryOptions": "kbeval.history",
     "KbevalError": "kbeval.errors",
     "QueryComparison": "kbeval.comparison",
     "ScoreOptions": "kbeval.scoring",
@@ -27,6 +29,7 @@ _HOMES = {
     "compare_runs": "kbeval.compare",
     "compute_aggregate": "kbeval.aggregates",
     "load_golden": "kbeval.golden",
+    "metric_history": "kbeval.history",
     "open_scoring": "kbeval.scoring",
     "render_report_md": "kbeval.render.comparison",
     "score_runs": "kbeval.aggregates",
@@ -49,6 +52,9 @@ if TYPE_CHECKING:
     from kbeval.errors import KbevalError as KbevalError
     from kbeval.golden import Golden as Golden
     from kbeval.golden import load_golden as load_golden
+    from kbeval.history import History as History
+    from kbeval.history import HistoryOptions as HistoryOptions
+    from kbeval.history import metric_history as metric_history
     from kbeval.model import AggregateMetrics as AggregateMetrics
     from kbeval.render.comparison import render_report_md as render_report_md
     from kbeval.scoring import ScoreOptions as ScoreOptions

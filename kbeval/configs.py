@@ -149,6 +149,11 @@ class _Values:
         return self._count
 
 
+def config_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Every value of a snapshot by its path, as it may be shown: HIDDEN where the key looks secret."""
+    return {path: _shown(path, value) for path, value in _flat(config)}
+
+
 def _shown(key: str, value: Any) -> Any:  # noqa: ANN401  (whatever JSON holds)
     """A value as it may be shown: without what its key, or a key inside it, says is secret."""
     if value is None:

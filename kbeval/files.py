@@ -37,8 +37,9 @@ def report_path(runs_dir: Path, run_id: str) -> Path:
     return runs_dir / run_id / "report.md"
 
 
-def write_whole(path: Path, text: str, never: Sequence[str | os.PathLike[str]] = ()) -> None:
+def write_whole(path: Path, content: str | bytes, never: Sequence[str | os.PathLike[str]] = ()) -> None:
     """Write a file in one step: whoever looks sees the old one or the new one. `never`: files that it must not be."""
+    data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
     try:
         # A link stays a link: what it leads to is written.
         path = path.resolve()
@@ -50,14 +51,14 @@ def write_whole(path: Path, text: str, never: Sequence[str | os.PathLike[str]] =
             msg = f"{path} is a directory; name a file"
             raise UsageError(msg)
         if path.exists() and not path.is_file():
-            # A device or a pipe takes the text and stays what it is.
-            with path.open("w", encoding="utf-8", errors="backslashreplace") as device:
-                device.write(text)
+            # A device or a pipe takes the bytes and stays what it is.
+            with path.open("wb") as device:
+                device.write(data)
             return
         handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:50]}.")
         try:
-            with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
-                file.write(text)
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
             Path(draft).chmod(0o666 & ~_umask())
             Path(draft).replace(path)
         except BaseException:

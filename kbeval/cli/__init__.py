@@ -26,6 +26,7 @@ COMMANDS = {
     "explain": "kbeval.cli.metrics",
     "check": "kbeval.cli.check",
     "gate": "kbeval.cli.gate",
+    "history": "kbeval.cli.history",
     "grounded": "kbeval.cli.grounded",
     "archive": "kbeval.cli.archive",
     "import": "kbeval.cli.transfer",

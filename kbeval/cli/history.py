@@ -1,0 +1,104 @@
+"""`kbeval history`: a metric over time, from the numbers that are stored."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbeval.cli import common
+
+if TYPE_CHECKING:
+    from kbeval.history import History
+
+
+@click.command("history")
+@click.argument("metrics", metavar="METRIC…", nargs=-1, required=True)
+@common.db_option
+@click.option("--suite", metavar="S", help="only the runs of this suite")
+@click.option("--last", type=click.IntRange(1, 1_000_000), metavar="N", help="the last N runs of each series")
+@click.option(
+    "--since", metavar="DATE", help="runs from then on, like 2026-03-01 or 2026-03-01T14:00+02:00; UTC if not said"
+)
+@click.option(
+    "--by",
+    metavar="FIELD",
+    help="a series for each value of a field of the configuration, like llm.model_id, or of suite or commit_hash",
+)
+@click.option("--plot", metavar="FILE", help="also draw it: FILE.svg, FILE.png or FILE.html  [needs kbeval[plot]]")
+@common.format_option
+def history_command(metrics: tuple[str, ...], form: str, plot: str | None, **flags: Any) -> int:  # noqa: ANN401
+    """Show a metric over time, oldest run first.
+
+    METRIC is a name such as mrr, hit@5 or latency_ms.p95; several make several columns. Numbers are those that
+    'kbeval score' stored. Each suite is a series of its own, and a change is the difference to the run before it in
+    its series. 'changed' says what is different in the run's configuration, and why numbers may not compare.
+    """
+    from kbeval.history import HistoryOptions, metric_history
+    from kbeval.render.plot import check_ending
+
+    names = ("suite", "last", "since", "by")
+    chosen = {name: flags.pop(name) for name in names}
+    settings = common.Settings(**flags)
+    database = settings.db()
+    if plot is not None:
+        check_ending(plot)
+    found = metric_history(
+        *metrics, db=database, options=HistoryOptions(**chosen, metrics=settings.score_options().metrics())
+    )
+    if plot is not None:
+        _draw(found, plot, settings)
+    _print(found, form)
+    if not found.series:
+        filtered = any(chosen[name] is not None for name in ("suite", "since"))
+        common.note("no run fits: see 'kbeval runs'" if filtered else f"{database} holds no runs yet")
+    for text in found.notes:
+        common.note(text)
+    return 0
+
+
+def _print(found: History, form: str) -> None:
+    from kbeval.render import history as text
+
+    if form == "json":
+        common.print_json(found.to_dict())
+        return
+    if found.series or form != "table":
+        common.print_table(*text.history_table(found, for_programs=form == "csv"), form)
+    if form == "table" and found.series and _draws_blocks():
+        # They say which way is up as well.
+        click.echo()
+        for line in text.spark_lines(found, shutil.get_terminal_size().columns):
+            click.echo(line)
+    elif form in ("table", "md") and found.series and (direction := text.direction_note(found)):
+        common.note(direction)
+
+
+def _draws_blocks() -> bool:
+    """Spark lines are for eyes, at a terminal that has the characters."""
+    from kbeval.render.history import BLOCKS
+
+    if sys.stdout is None or not sys.stdout.isatty():
+        return False
+    try:
+        BLOCKS.encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _draw(found: History, plot: str, settings: common.Settings) -> None:
+    from pathlib import Path
+
+    from kbeval.files import write_whole
+    from kbeval.render.plot import draw
+
+    if not found.series:
+        common.note("nothing to draw")
+        return
+    golden = settings.get("golden")
+    never = [settings.db(), *([str(golden)] if golden else [])]
+    write_whole(Path(plot), draw(found, plot), never=never)
+    common.note(f"wrote {plot}")

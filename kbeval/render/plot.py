@@ -1,0 +1,330 @@
+"""A history as a picture: SVG, PNG, or one HTML page. The same history gives the same bytes.
+
+matplotlib is an optional extra, imported when something is drawn. Text from data is drawn as it stands: nothing in it
+is a formula, and a character that the font does not have is a box. Runs stand evenly spaced, oldest first: by time, a
+night of experiments would be one blot and a quiet month an empty half.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kbeval.errors import UsageError
+from kbeval.history import History, Point, Series
+from kbeval.history_names import Measured
+from kbeval.render.history import changed
+from kbeval.text import counted, cut, shown
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+ENDINGS = (".svg", ".png", ".html")
+# Okabe and Ito's colours, which colour-blind people can tell apart; the yellow is too pale for a line.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_LINES = ("-", "--", ":")
+MOST_SERIES = len(_COLOURS) * len(_LINES)
+MOST_METRICS = 8
+_MOST_NOTES = 8
+_MOST_LINES = 40
+_MOST_DATES = 8
+_GREY = "#666666"
+_INCHES_WIDE = 10.0
+_LEFT = 0.1
+_NOTE_HEIGHT = 0.2
+_LEGEND_COLUMNS = 4
+_DPI = 120
+_STYLE: dict[str, Any] = {
+    # It comes with matplotlib, so every machine draws the same; what shows an SVG without it has another one.
+    "font.family": ["DejaVu Sans", "sans-serif"],
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E4E4E4",
+    "xtick.labelsize": 9,
+    "ytick.labelsize": 9,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "kbeval",
+    "text.parse_math": False,
+    "text.usetex": False,
+    "axes.formatter.use_mathtext": False,
+    "axes.unicode_minus": False,
+}
+
+
+def check_ending(path: str) -> str:
+    """How to draw it; raises UsageError where the ending says nothing that can be drawn."""
+    ending = next((ending for ending in ENDINGS if path.lower().endswith(ending)), None)
+    if ending is None:
+        msg = f"--plot {cut(path, 200)!r} can be an .svg, .png or .html file; name one"
+        raise UsageError(msg)
+    return ending
+
+
+def draw(history: History, path: str) -> bytes:
+    """The picture that this file should hold."""
+    ending = check_ending(path)
+    if ending == ".html":
+        from kbeval.render.page import history_page
+
+        return history_page(history, _drawn(history, "svg").decode("utf-8")).encode("utf-8", "backslashreplace")
+    return _drawn(history, ending[1:])
+
+
+def _drawn(history: History, form: str) -> bytes:
+    if len(history.series) > MOST_SERIES:
+        msg = (
+            f"{counted(len(history.series), 'series', 'series')} cannot be told apart in a picture, {MOST_SERIES} can;"
+            " use --suite, --since or another --by"
+        )
+        raise UsageError(msg)
+    if len(history.metrics) > MOST_METRICS:
+        msg = f"{len(history.metrics)} metrics do not fit into a picture; name at most {MOST_METRICS}"
+        raise UsageError(msg)
+    with _quiet():
+        try:
+            import matplotlib as mpl
+        except ImportError as error:
+            msg = "drawing needs matplotlib; install it with: pip install 'kbeval[plot]'"
+            raise UsageError(msg) from error
+        # Nobody's own settings change the picture.
+        style: Any = {**mpl.rcParamsDefault, "backend": "agg", **_STYLE}
+        with mpl.rc_context(style):
+            figure = _figure(history)
+            out = io.BytesIO()
+            # Neither a date nor a version: the same history gives the same bytes.
+            unsaid: Mapping[str, Any] = (
+                {"Software": None} if form == "png" else dict.fromkeys(("Date", "Creator", "Format", "Type"))
+            )
+            figure.savefig(out, format=form, dpi=_DPI, metadata=dict(unsaid))
+    return out.getvalue()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """What matplotlib has to say about fonts and folders is nothing that a user can act on."""
+    logger = logging.getLogger("matplotlib")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """A run from which on things were different, and what to say of it. No number: it is only marked."""
+
+    place: int
+    number: int | None
+    text: str
+    breaks: bool
+    # How far above the picture its number stands, so that numbers of neighbours do not overlap.
+    level: int
+
+
+def _figure(history: History) -> Figure:
+    from matplotlib.figure import Figure
+
+    runs = sorted(
+        (point for series in history.series for point in series.points),
+        key=lambda point: (point.moment is not None, point.moment or "", point.created_at, point.run_id),
+    )
+    places = {point.run_id: place for place, point in enumerate(runs)}
+    marks = _marks(history, places)
+    notes = _notes(marks)
+    # All in inches, so that a picture of eight metrics has the same margins as one of one.
+    panel = 3.2 if len(history.metrics) == 1 else 2.4
+    levels = 0.12 * max((mark.level for mark in marks), default=0)
+    between = 0.3 + levels
+    legend_rows = -(-len(history.series) // _LEGEND_COLUMNS) if len(history.series) > 1 else 0
+    top = 0.55 + 0.24 * legend_rows + levels
+    bottom = 0.75 + _NOTE_HEIGHT * len(notes)
+    height = panel * len(history.metrics) + between * (len(history.metrics) - 1) + top + bottom
+    figure = Figure(figsize=(_INCHES_WIDE, height))
+    figure.subplots_adjust(left=_LEFT, right=0.95, top=1 - top / height, bottom=bottom / height, hspace=between / panel)
+    panels = figure.subplots(len(history.metrics), 1, sharex=True, squeeze=False)[:, 0]
+    for axes, metric in zip(panels, history.metrics, strict=True):
+        _panel(axes, history, metric, places, marks)
+    _dates(panels[-1], runs)
+    what = ", ".join(metric.short for metric in history.metrics)
+    figure.text(_LEFT, 1 - 0.3 / height, _safe(f"{what} over {counted(len(runs), 'run')}", 80), size=13, weight="bold")
+    if legend_rows:
+        _legend(figure, history, panels[0], 1 - 0.38 / height)
+    for row, text in enumerate(notes):
+        where = (bottom - 0.75 - _NOTE_HEIGHT * (row + 0.25)) / height
+        figure.text(_LEFT, where, text, size=8.5, color="#333333", va="center")
+    return figure
+
+
+def _safe(text: str, width: int = 40) -> str:
+    """Text from data: one line, not too long, and nothing that XML cannot hold."""
+    return cut(shown(text), width).replace("\ufffe", "?").replace("\uffff", "?")
+
+
+def _panel(axes: Axes, history: History, metric: Measured, places: Mapping[str, int], marks: Sequence[_Mark]) -> None:
+    size = 5.5 if len(places) <= 40 else 4.0 if len(places) <= 100 else 2.5
+    for place, series in enumerate(history.series):
+        colour, line = _COLOURS[place % len(_COLOURS)], _LINES[place // len(_COLOURS)]
+        for number, part in enumerate(_unbroken(series, metric.name)):
+            axes.plot(
+                [places[point.run_id] for point in part],
+                [_height(point.values[metric.name].value) for point in part],
+                color=colour,
+                linestyle=line,
+                linewidth=1.6,
+                marker="o",
+                markersize=size,
+                label=f"series {place}" if number == 0 else "_",
+            )
+    for mark in marks:
+        if len(marks) > _MOST_LINES and mark.number is None and not mark.breaks:
+            continue
+        axes.axvline(
+            mark.place,
+            color=_GREY if mark.breaks or mark.number is not None else "#BBBBBB",
+            linewidth=1.0 if mark.breaks else 0.8,
+            linestyle="-" if mark.breaks else ":",
+            zorder=0.9,
+        )
+        if mark.number is not None:
+            axes.annotate(
+                str(mark.number),
+                (mark.place, 1),
+                xycoords=("data", "axes fraction"),
+                xytext=(0, 1 + 8 * mark.level),
+                textcoords="offset points",
+                ha="center",
+                va="bottom",
+                size=8,
+                color="#333333",
+            )
+    axes.set_xlim(-0.5, max(len(places) - 0.5, 0.5))
+    _y_range(axes, [value for series in history.series for value in series.values(metric.name) if value is not None])
+    better = {True: "", False: "\n(lower is better)", None: ""}[metric.higher_is_better]
+    axes.set_ylabel(_safe(metric.short, 32) + better)
+
+
+def _height(value: float | None) -> float:
+    return float("nan") if value is None else float(value)
+
+
+def _unbroken(series: Series, name: str) -> list[list[Point]]:
+    """Parts of a series whose numbers compare; no line leads from one to the next."""
+    parts: list[list[Point]] = [[]]
+    for point in series.points:
+        if not point.values[name].comparable and parts[-1]:
+            parts.append([])
+        parts[-1].append(point)
+    return parts
+
+
+def _y_range(axes: Axes, values: Sequence[float]) -> None:
+    """Shares are seen against 0 and 1 where they vary much, and close up, but not too close, where they do not."""
+    from matplotlib.ticker import MaxNLocator
+
+    if not values:
+        axes.set_ylim(0, 1)
+        axes.text(0.5, 0.5, "no value", transform=axes.transAxes, ha="center", va="center", color=_GREY)
+        return
+    low, high = min(values), max(values)
+    if low >= 0 and high <= 1 and any(isinstance(value, float) for value in values):
+        low, high = _share_range(low, high)
+    else:
+        room = 0.08 * (high - low) or abs(high) * 0.1 or 1.0
+        low, high = (0.0 if 0 <= low <= room else low - room), high + room
+    # A little more, so that a point at the edge is whole.
+    edge = 0.04 * (high - low)
+    low, high = low - edge, high + edge
+    axes.set_ylim(low, high)
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=all(isinstance(value, int) for value in values)))
+    axes.ticklabel_format(axis="y", useOffset=False, style="plain")
+
+
+def _share_range(low: float, high: float) -> tuple[float, float]:
+    """From 0 to 1 where shares vary much; else around them, a tenth at least, and never beyond what a share can be."""
+    if high - low > 0.4:
+        return 0.0, 1.0
+    room = max(0.05 * (high - low), (0.1 - (high - low)) / 2)
+    low, high = low - room, high + room
+    low, high = (0.0, high - low) if low < 0 else (low, high)
+    return (low - (high - 1), 1.0) if high > 1 else (low, high)
+
+
+def _dates(axes: Axes, runs: Sequence[Point]) -> None:
+    """A date under every run, or under every second, third, … where there are many."""
+    chosen = range(0, len(runs), max(1, -(-len(runs) // _MOST_DATES)))
+    days = [point.moment.strftime("%Y-%m-%d") if point.moment else None for point in runs]
+    # Where a day has several runs among those chosen, the hour is needed.
+    seen = [days[place] for place in chosen if days[place]]
+    finer = "%Y-%m-%d\n%H:%M" if len(set(seen)) < len(seen) else "%Y-%m-%d"
+    labels = []
+    for place in chosen:
+        when = runs[place].moment
+        labels.append(when.strftime(finer) if when else _safe(runs[place].created_at or "no date", 12))
+    axes.set_xticks(chosen, labels)
+    axes.set_xlabel("run, oldest first (UTC)" if "%H" in finer else "run, oldest first")
+
+
+def _legend(figure: Figure, history: History, axes: Axes, top: float) -> None:
+    handles = [line for line in axes.get_lines() if str(line.get_label()).startswith("series ")]
+    labels = [f"series {place}" for place in range(len(history.series))]
+    legend = figure.legend(
+        handles,
+        labels,
+        loc="upper left",
+        bbox_to_anchor=(_LEFT - 0.007, top),
+        ncols=min(_LEGEND_COLUMNS, len(labels)),
+        frameon=False,
+        fontsize=9,
+    )
+    # Given afterwards: matplotlib would leave out a label that begins with _.
+    for text, series in zip(legend.get_texts(), history.series, strict=True):
+        text.set_text(_safe(history.label(series), 28))
+
+
+def _marks(history: History, places: Mapping[str, int]) -> list[_Mark]:
+    found = sorted(
+        (
+            (places[point.run_id], series, point)
+            for series in history.series
+            for point in series.points
+            if point.breaks or point.config
+        ),
+        key=lambda item: item[0],
+    )
+    marks: list[_Mark] = []
+    for count, (place, series, point) in enumerate(found, start=1):
+        # The last ones are what people ask about.
+        number = count - max(0, len(found) - _MOST_NOTES)
+        whose = f"{cut(history.label(series), 24)}: " if len(history.series) > 1 else ""
+        text = f"{cut(point.run_id, 36)}: {whose}{changed(point, 2)}"
+        near = bool(marks) and marks[-1].number is not None and place - marks[-1].place < 0.02 * len(places)
+        level = (marks[-1].level + 1) % 3 if near else 0
+        marks.append(_Mark(place, number if number > 0 else None, text, bool(point.breaks), level))
+    return marks
+
+
+def _notes(marks: Sequence[_Mark]) -> list[str]:
+    """What changed, one line a mark, as many as can be read, and what the lines mean."""
+    if not marks:
+        return []
+    found = [_safe(f"{mark.number}  {mark.text}", 120) for mark in marks if mark.number is not None]
+    more = len(marks) - len(found)
+    says = ["dotted line: the configuration changed"] if any(not mark.breaks for mark in marks) else []
+    says += ["solid line: numbers before and after do not compare"] if any(mark.breaks for mark in marks) else []
+    unsaid = "not drawn" if len(marks) > _MOST_LINES else "without a number"
+    earlier = [f"{counted(more, 'earlier change')} {unsaid}"] if more else []
+    return ["; ".join([*says, *earlier]), *found]
