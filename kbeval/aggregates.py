@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from kbeval.archive import ChunkSpans, spans_to_keep
+from kbeval.archive import ChunkSpans, Kept, spans_to_keep
 from kbeval.configs import config_of, imported_from, own_k
 from kbeval.errors import BadRowsError, DatabaseError
 from kbeval.exact import FIXED_POINT, rounded, rounded_mean
 from kbeval.golden import Golden
 from kbeval.metrics import PERCENTILES, Metric
 from kbeval.model import CONTRACT, AggregateMetrics, Number, number_parts
-from kbeval.provenance import data_digest, provenance
+from kbeval.provenance import of_run, provenance
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sources.sqlite import Run
 from kbeval.sqlfiles import compose
@@ -61,6 +61,7 @@ class Scored:
     warnings: list[str] = field(default_factory=list)
     # What to archive when the numbers are stored; filled where ScoreOptions.archive asks for it.
     spans: list[ChunkSpans] = field(default_factory=list)
+    golden: Golden | None = None
 
     def bad_row_warning(self) -> list[str]:
         """What to say where unreadable rows were scored all the same; nothing where there are none."""
@@ -132,7 +133,8 @@ def store_aggregate(run_id: str, aggregate: AggregateMetrics, *, db: str | os.Pa
 def store_scored(scored: Scored, *, db: str | os.PathLike[str], runs: Sequence[str] | None = None) -> None:
     """Write the aggregates of a scoring (all, or those of `runs`) and archive what it saw, in one transaction."""
     chosen = scored.aggregates if runs is None else {run_id: scored.aggregates[run_id] for run_id in runs}
-    store_json(db, {run_id: aggregate.to_json() for run_id, aggregate in chosen.items()}, scored.spans)
+    texts = {run_id: aggregate.to_json() for run_id, aggregate in chosen.items()}
+    store_json(db, texts, Kept(scored.spans, scored.golden))
 
 
 def aggregate_runs(scoring: Scoring) -> Scored:
@@ -148,7 +150,7 @@ def aggregate_runs(scoring: Scoring) -> Scored:
         aggregate = _aggregate(scoring, totals.get(run.run_id, {}), run)
         aggregate.ledger = {**ledgers[run.run_id], **aggregate.ledger}
         aggregate.abstention = abstention.get(run.run_id, {})
-        aggregate.provenance = {**made_from, "data": data_digest(rows[run.run_id], run.config_json)}
+        aggregate.provenance = {**made_from, **of_run(rows[run.run_id], run.config_json)}
         scored.aggregates[run.run_id] = aggregate
     if scoring.options.by is not None:
         runs = {run.run_id: run for run in scoring.runs}
@@ -157,6 +159,7 @@ def aggregate_runs(scoring: Scoring) -> Scored:
     scored.warnings.extend(_warnings(scoring, scored))
     if scoring.options.archive:
         scored.spans = spans_to_keep(scoring.session)
+        scored.golden = scoring.golden
     return scored
 
 

@@ -1,16 +1,20 @@
-"""What `score` keeps in the database beside the numbers: where the chunks stood that labels and hits name.
+"""What `score` keeps in the database beside the numbers: where the chunks stood that labels and hits name, and the
+labels themselves.
 
 Re-indexing replaces the table `chunks`. What was archived before is still there years later, keyed by chunk and
-chunker version, so that runs and labels of an older chunker can be compared with newer ones.
+chunker version, so that runs and labels of an older chunker can be compared with newer ones. Labels are kept as long
+as a stored number was made with them, so that it can be told what a change of labels did to it.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kbeval.engine import Session
+from kbeval.golden import Golden
 from kbeval.sqlfiles import read_sql
 
 # chunk_id, chunker_version, doc_id, the spans as stored, and where they were seen: the table 'chunks', or 'hits'.
@@ -36,11 +40,28 @@ def spans_to_keep(session: Session) -> list[ChunkSpans]:
     return found
 
 
-def write_spans(connection: sqlite3.Connection, spans: Sequence[ChunkSpans]) -> None:
-    """Write into an open transaction, which alone decides whether any of it is kept."""
-    if not spans:
-        return
-    # One statement: executescript() would end the transaction.
-    connection.execute(read_sql("archive.sql"))
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    connection.executemany(_UPSERT, ((*row, now) for row in spans))
+@dataclass(frozen=True)
+class Kept:
+    """What one scoring leaves in the database beside its numbers."""
+
+    spans: Sequence[ChunkSpans] = ()
+    golden: Golden | None = None
+
+    def write(self, connection: sqlite3.Connection) -> None:
+        """Write into an open transaction, which alone decides whether any of it is kept."""
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        if self.spans:
+            # One statement: executescript() would end the transaction.
+            connection.execute(read_sql("archive.sql"))
+            connection.executemany(_UPSERT, ((*row, now) for row in self.spans))
+        if self.golden is not None:
+            connection.execute(read_sql("golden.sql"))
+            labels = (self.golden.hash, self.golden.packed(), now)
+            connection.execute("INSERT OR IGNORE INTO kbeval_golden VALUES (?, ?, ?)", labels)
+            connection.execute(
+                "DELETE FROM kbeval_golden WHERE NOT EXISTS"
+                " (SELECT 1 FROM eval_runs WHERE instr(aggregate_json, golden_hash) > 0)"
+            )
+
+
+NOTHING = Kept()

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 NEW = "new"
 DATA, LABELS, DEFINITIONS = "rows changed", "labels changed", "definitions changed"
 _REASONS = {
-    "data": DATA,
+    "rows": DATA,
+    "config": "configuration changed",
     "golden": LABELS,
     "metrics": DEFINITIONS,
     "matching": "matching changed",
@@ -49,9 +50,9 @@ def provenance(session: Session, golden: Golden, options: ScoreOptions) -> dict[
     return found
 
 
-def data_digest(rows: str, config_json: str) -> str:
-    """One run's rows and configuration."""
-    return _short(f"{rows}\n{config_json}")
+def of_run(rows: str, config_json: str) -> dict[str, str]:
+    """What is a run's own: its rows, by their digest, and its configuration."""
+    return {"rows": rows, "config": _short(config_json)}
 
 
 def _knowledge_base(session: Session) -> str:
@@ -74,7 +75,7 @@ def reasons(stored: AggregateMetrics | None, now: Mapping[str, Any]) -> list[str
     if stored is None:
         return [NEW]
     made_from = stored.provenance
-    if "data" not in made_from:
+    if "rows" not in made_from:
         return ["scored by an older version"]
     changed = [name for name in _REASONS if made_from.get(name) != now.get(name)]
     return list(dict.fromkeys(_REASONS[name] for name in changed))

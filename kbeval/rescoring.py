@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from kbeval.aggregates import Scored, score_runs
 from kbeval.golden import Golden, load_golden
-from kbeval.provenance import DATA, NEW, data_digest, provenance, reasons
+from kbeval.provenance import DATA, NEW, of_run, provenance, reasons
+from kbeval.runs import find_runs
 from kbeval.scoring import ScoreOptions
 from kbeval.sources.opening import open_source
 from kbeval.sources.sqlite import Run
@@ -55,12 +56,14 @@ def due_runs(
     database: str | os.PathLike[str],
     golden: Golden | str | os.PathLike[str],
     options: ScoreOptions,
+    names: Sequence[str] | None = None,
     *,
     force: bool = False,
 ) -> Due:
-    """Which runs of a database must be scored again, and why."""
+    """Which runs of a database (all, or those of `names`) must be scored again, and why."""
     with open_source(database, options) as (session, source):
-        due = Due(golden, source.runs())
+        found = source.runs()
+        due = Due(golden, found if names is None else find_runs(found, names, str(database)))
         stored = {run.run_id: run.aggregate() for run in due.runs}
         if force or not any(stored.values()):
             due.reasons = {run_id: [NEW if numbers is None else "forced"] for run_id, numbers in stored.items()}
@@ -72,9 +75,9 @@ def due_runs(
         scored = [run.run_id for run in due.runs if stored[run.run_id] is not None]
         rows = source.row_digests(session, scored)
         for run in due.runs:
-            data = data_digest(rows.get(run.run_id, ""), run.config_json)
-            if found := reasons(stored[run.run_id], {**now, "data": data}):
-                due.reasons[run.run_id] = found
+            own = of_run(rows.get(run.run_id, ""), run.config_json)
+            if why := reasons(stored[run.run_id], {**now, **own}):
+                due.reasons[run.run_id] = why
     return due
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +59,8 @@ class ScoreOptions:
     archive: bool = False
     # Read no row before a relation that needs it.
     lazily: bool = False
+    # Runs to score as they were, by the digest of their rows then, of which a copy is kept.
+    earlier_rows: Mapping[str, str] | None = None
     # Keep what was parsed beside the database: 'auto' where it is large, 'on', or 'off'.
     cache: str = "auto"
     threads: int | None = None
@@ -302,7 +304,7 @@ def open_scoring(
         chosen = stored if runs is None else find_runs(stored, runs, str(database))
         if settle is not None:
             options = settle(source, chosen, options)
-        source.feed(session, [run.run_id for run in chosen])
+        source.feed(session, [run.run_id for run in chosen], options.earlier_rows)
         if golden is None:
             golden = Golden("", ())
         # What needs no labels keeps the engine busy and Python free: the golden file is read meanwhile.

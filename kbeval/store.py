@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
-from kbeval.archive import ChunkSpans, write_spans
+from kbeval.archive import NOTHING, Kept
 from kbeval.columnar.cache import Cache, carry_over
 from kbeval.columnar.manifest import is_archive
 from kbeval.errors import DatabaseError
@@ -22,12 +22,12 @@ from kbeval.sources.stamps import Stamp, Times, settled_stamp, take_stamp, times
 def store_json(
     database: str | os.PathLike[str],
     aggregates: Mapping[str, str],
-    spans: Sequence[ChunkSpans] = (),
+    kept: Kept = NOTHING,
     timeout_ms: int = BUSY_TIMEOUT_MS,
 ) -> None:
-    """Set `aggregate_json` of each run, and archive spans. A run that has gone meanwhile undoes the whole.
+    """Set `aggregate_json` of each run, and what is kept beside it. A run that has gone meanwhile undoes the whole.
 
-    An archive is not written to: its scores are kept beside its tables, and it knows all spans already.
+    An archive is not written to: its scores are kept beside its tables, and it holds the rest already.
     """
     path = Path(database)
     if is_archive(path):
@@ -45,7 +45,7 @@ def store_json(
             try:
                 for run_id, text in sorted(aggregates.items()):
                     _update(connection, run_id, text)
-                write_spans(connection, spans)
+                kept.write(connection)
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:

@@ -28,6 +28,7 @@ COMMANDS = {
     "gate": "kbeval.cli.gate",
     "history": "kbeval.cli.history",
     "grounded": "kbeval.cli.grounded",
+    "recompute": "kbeval.cli.recompute",
     "archive": "kbeval.cli.archive",
     "import": "kbeval.cli.transfer",
     "export": "kbeval.cli.transfer",

@@ -65,6 +65,15 @@ def metric_options(command: Command) -> Command:
     return ks(own(command))
 
 
+missing_option = _option(
+    "--missing",
+    type=click.Choice(["skip", "zero"]),
+    default="skip",
+    show_default=True,
+    help="golden queries that a run has no row for",
+)
+
+
 def match_option(default: str | None, otherwise: str | None = None) -> Callable[[Command], Command]:
     """--match, with what holds where it is not given."""
     return _option(

@@ -26,13 +26,7 @@ if TYPE_CHECKING:
 @common.golden_option
 @click.option("--by", metavar="FIELD", help="also per slice: category, difficulty, lang, tags or group")
 @common.metric_options
-@click.option(
-    "--missing",
-    type=click.Choice(["skip", "zero"]),
-    default="skip",
-    show_default=True,
-    help="golden queries that a run has no row for",
-)
+@common.missing_option
 @common.match_option("exact")
 @common.overlap_options
 @click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")

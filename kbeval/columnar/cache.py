@@ -71,8 +71,8 @@ class Cache:
         self.database = database
         self.folder = Path(f"{database.absolute()}.kbeval-cache")
         self.stamp: Stamp | None = None
-        # The runs that the database holds; of others nothing is kept.
-        self.stored: Collection[str] = ()
+        # The runs that the database holds, and the rows that their stored numbers were made from; the rest is deleted.
+        self.stored: Mapping[str, str | None] | None = None
         self._parts: list[Part] = []
         self._known: dict[str, Known] = {}
 
@@ -200,15 +200,17 @@ class Cache:
         """Write down which rows the runs have, and as of when."""
         stamp = "" if self.stamp is None else str(self.stamp)
         found = {run_id: Known(digest, stamp) for run_id, digest in current.items()}
-        gone = self._known.keys() - set(self.stored)
+        gone = set() if self.stored is None else self._known.keys() - self.stored.keys()
         if gone or any(self._known.get(run_id) != known for run_id, known in found.items()):
             # Others may have written meanwhile; what they know is as true.
-            others = {run_id: known for run_id, known in read_known(self.folder).items() if run_id in self.stored}
+            others = {run_id: known for run_id, known in read_known(self.folder).items() if run_id not in gone}
             self._known = {**others, **found}
             write_known(self.folder, self._known)
 
     def _tidy(self, session: Session) -> None:
         """Delete what nobody will ask for again, and make one part of many; not while somebody else is reading."""
+        if self.stored is None:
+            return
         dead = [part for part in self._parts if not self._is_live(part)]
         if len(list(self.folder.glob("*-*"))) == len(self._parts) <= MOST_PARTS and not dead:
             return
@@ -230,7 +232,9 @@ class Cache:
 
     def _is_live(self, part: Part) -> bool:
         return any(
-            run_id in self._known and self._known[run_id].digest == run.digest for run_id, run in part.runs.items()
+            (run_id in self._known and self._known[run_id].digest == run.digest)
+            or (self.stored is not None and self.stored.get(run_id) == run.digest)
+            for run_id, run in part.runs.items()
         )
 
     def _merge(self, session: Session) -> None:

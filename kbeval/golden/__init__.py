@@ -6,12 +6,14 @@ line numbers, `labels` checks entries and brings their spellings together. All f
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
 import gc
 import hashlib
 import json
 import os
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -87,6 +89,10 @@ class Golden:
     def _json_lines(self) -> str:
         return "\n".join(map(json.dumps, self.entries))
 
+    def packed(self) -> str:
+        """The entries as text that a database keeps; `unpacked` reads it."""
+        return base64.b64encode(zlib.compress(self._json_lines.encode(), 9)).decode()
+
     def loader(self) -> Loader:
         """How a session gets the entries."""
 
@@ -110,6 +116,15 @@ class Golden:
             )
 
         return load
+
+
+def unpacked(text: str, name: str) -> Golden:
+    """Labels that `Golden.packed` wrote. Raises ValueError where it is something else."""
+    try:
+        lines = zlib.decompress(base64.b64decode(text, validate=True)).decode()
+    except zlib.error as error:
+        raise ValueError(name) from error
+    return Golden(name, [json.loads(line) for line in lines.split("\n") if line])
 
 
 def load_golden(path: str | os.PathLike[str], *, groups_must_agree: bool = True) -> Golden:

@@ -15,6 +15,7 @@ from kbeval.columnar.manifest import Manifest, read_manifest
 from kbeval.columnar.parts import ALWAYS, MORE, Part, literal, new_numbering, read_part, reading
 from kbeval.errors import DatabaseError
 from kbeval.files import write_whole
+from kbeval.golden import Golden, load_golden
 from kbeval.sources.sqlite import OPTIONAL, Run
 
 if TYPE_CHECKING:
@@ -101,7 +102,18 @@ class ArchiveSource:
         """What the rows of runs are known by, as the archive says."""
         return {run_id: self._part(run_id, any_version=True).runs[run_id].digest for run_id in run_ids}
 
-    def feed(self, session: Session, run_ids: Sequence[str]) -> None:
+    def still_kept(self, earlier: Mapping[str, str]) -> set[str]:  # noqa: ARG002
+        """An archive holds no earlier rows."""
+        return set()
+
+    def labels(self, golden_hash: str) -> Golden | None:
+        """The labels of the archive, where they are those."""
+        found = self._manifest.table("golden")
+        if found is None or self._manifest.golden_hash != golden_hash:
+            return None
+        return load_golden(found)
+
+    def feed(self, session: Session, run_ids: Sequence[str], earlier: Mapping[str, str] | None = None) -> None:  # noqa: ARG002
         """Say how the session gets at the facts of these runs."""
         choice = Choice.none()
         for run_id in run_ids:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +20,7 @@ from kbeval.columnar.digests import NO_ROWS, digests
 from kbeval.columnar.parts import ROW_BITS
 from kbeval.config import OVERLAPS_OF
 from kbeval.errors import DatabaseError
+from kbeval.golden import Golden, unpacked
 from kbeval.locks import lock_holders
 from kbeval.model import AggregateMetrics
 from kbeval.sources.files import check_is_database, database_uri, finish_interrupted_write
@@ -175,7 +176,7 @@ class SqliteSource:
         return statement, stream
 
     def _read_columns(self) -> dict[str, set[str]]:
-        wanted = ", ".join(_literal(table) for table in (*REQUIRED, *OPTIONAL))
+        wanted = ", ".join(_literal(table) for table in (*REQUIRED, *OPTIONAL, "kbeval_golden"))
         found: dict[str, set[str]] = {}
         # SQLite does not care about the case of names, and table_xinfo knows generated columns too.
         for row in self._rows(
@@ -236,7 +237,7 @@ class SqliteSource:
             for row in found
         ]
         if self._cache is not None:
-            self._cache.stored = {run.run_id for run in runs}
+            self._cache.stored = {run.run_id: run.scored_with("rows") for run in runs}
         return sorted(runs, key=lambda run: (run.created_at, run.run_id))
 
     def _run_columns(self) -> str:
@@ -307,18 +308,43 @@ class SqliteSource:
             self._digests |= {run_id: found.get(run_id, NO_ROWS) for run_id in unknown}
         return {run_id: self._digests[run_id] for run_id in run_ids}
 
-    def feed(self, session: Session, run_ids: Sequence[str]) -> None:
-        """Say how a session gets at the facts of runs: from the copy where it holds them, else from the rows."""
+    def feed(self, session: Session, run_ids: Sequence[str], earlier: Mapping[str, str] | None = None) -> None:
+        """Say how a session gets at the facts of runs: from the copy where it holds them, else from the rows.
+
+        `earlier`: runs whose rows are to be those of this digest, of which `still_kept` said that a copy is there.
+        """
         current: dict[str, str] = {run_id: self._digests[run_id] for run_id in run_ids if run_id in self._digests}
         choice, numbering = Choice.none(), 0
         if self._cache is not None:
             suspected = self._cache.suspected([run_id for run_id in run_ids if run_id not in current])
             current |= self.row_digests(session, suspected)
+            current |= earlier or {}
             choice, numbering = self._cache.choose(current), self._cache.numbering()
+        if earlier:
+            # What is learned here is about the past, and is not to be kept as the present.
+            self._cache = None
+            if not earlier.keys() <= choice.base.keys():
+                msg = "the earlier rows of a run are no longer there; try again"
+                raise DatabaseError(msg)
         fresh = [run_id for run_id in run_ids if run_id not in choice.base]
         self._facts = facts = Facts(choice, fresh, numbering, current)
         session.add_loaders(self.loaders(run_ids, facts))
         session.add_copies(facts.copies())
+
+    def still_kept(self, earlier: Mapping[str, str]) -> set[str]:
+        """The runs of which there is a copy of earlier rows, by their digest."""
+        return set() if self._cache is None else set(self._cache.choose(earlier).base)
+
+    def labels(self, golden_hash: str) -> Golden | None:
+        """The labels that stored numbers were made with, where they are kept."""
+        if "kbeval_golden" not in self.columns:
+            return None
+        with self._explained():
+            found = self._rows(f"SELECT entries FROM kbeval_golden WHERE golden_hash = {_literal(golden_hash)}")
+        try:
+            return unpacked(str(found[0]["entries"]), "the earlier labels") if found else None
+        except ValueError:
+            return None
 
     def numbering_of(self, run_id: str) -> int:
         """How the rows of a run are numbered in this session."""

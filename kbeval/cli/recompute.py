@@ -1,0 +1,103 @@
+"""`kbeval recompute`: what scoring again would change, and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbeval.cli import common
+from kbeval.text import counted
+
+if TYPE_CHECKING:
+    from kbeval.recompute import Movement, Recomputed
+    from kbeval.render.table import Cell
+
+
+@click.command("recompute")
+@click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option("--explain", is_flag=True, help="take each change apart: definitions, labels, rows")
+@click.option("--store", is_flag=True, help="store the new numbers, as 'kbeval score' does")
+@common.db_option
+@common.golden_option
+@common.metric_options
+@common.missing_option
+@common.match_option("exact")
+@common.overlap_options
+@common.format_option
+@common.engine_options
+def recompute_command(runs: tuple[str, ...], explain: bool, store: bool, form: str, **flags: Any) -> int:  # noqa: ANN401
+    """Score again what changed since it was scored, and show the numbers that move.
+
+    RUN names runs as elsewhere; all runs where none is named. Nothing is stored without --store. With --explain each
+    change is taken apart: how much of it is due to the definitions, to the labels, to the rows. The numbers between
+    are computed, with the labels that the stored numbers were made with, and with the rows, where the columnar copy
+    still has them; causes that cannot be told apart are named together.
+    """
+    from kbeval.aggregates import store_scored
+    from kbeval.recompute import recompute
+
+    matching = {name: flags.pop(name) for name in ("matching", "min_overlap", "overlap_of")}
+    missing = flags.pop("missing")
+    settings = common.Settings(**flags)
+    database = settings.db()
+    with common.Progress() as progress:
+        options = settings.score_options(
+            missing_as_zero=missing == "zero", archive=store, on_step=progress.step, **matching
+        )
+        found = recompute(database, settings.golden(), options, runs or None, explain=explain)
+        broken = {row.run_id for row in found.scored.bad_rows}
+        healthy = [run_id for run_id in found.scored.aggregates if run_id not in broken]
+        if store and healthy:
+            progress.step("storing")
+            store_scored(found.scored, db=database, runs=healthy)
+    _print(found, form, explain=explain)
+    _tell(found, len(healthy) if store else 0, database)
+    for warning in found.scored.bad_row_warning():
+        common.warn(warning)
+    return 0
+
+
+def _print(found: Recomputed, form: str, *, explain: bool) -> None:
+    from kbeval.render.table import Column
+
+    if form == "json":
+        reasons = {run_id: list(why) for run_id, why in found.due.reasons.items()}
+        common.print_json({"reasons": reasons, "moved": [movement.to_dict() for movement in found.movements]})
+        return
+    columns = [Column("run"), Column("metric"), Column("stored", right=True), Column("now", right=True)]
+    columns += [Column("change", right=True), Column("because", width=100)]
+    rows = [_row(movement, found, explain=explain) for movement in found.movements]
+    if rows:
+        common.print_table(columns, rows, form)
+
+
+def _row(movement: Movement, found: Recomputed, *, explain: bool) -> list[Cell]:
+    from kbeval.exact import difference
+    from kbeval.metrics import short_name
+
+    causes = movement.because if explain else dict.fromkeys([", ".join(found.due.reasons[movement.run_id])])
+    because = "; ".join(f"{cause} {_signed(part)}".strip() for cause, part in causes.items())
+    change = _signed(difference(movement.stored, movement.now))
+    return [movement.run_id, short_name(movement.metric), movement.stored, movement.now, change, because]
+
+
+def _signed(number: float | None) -> str:
+    if number is None:
+        return ""
+    return f"{number:+,d}" if isinstance(number, int) else f"{number:+.4f}"
+
+
+def _tell(found: Recomputed, stored: int, database: str) -> None:
+    from kbeval.rescoring import summary
+
+    if not found.due.reasons:
+        common.note(f"{counted(len(found.due.runs), 'run')} unchanged since scored; nothing would move")
+        return
+    common.note(f"{counted(len(found.due.reasons), 'run')} to score again:", *summary(found.due))
+    if not found.movements:
+        common.note("no stored number moves")
+    if stored:
+        common.note(f"stored the numbers of {counted(stored, 'run')} in {database}")
+    else:
+        common.note("nothing was stored; --store, or 'kbeval score --all', stores the new numbers")

@@ -1,0 +1,8 @@
+-- What kbeval keeps for itself in the database: the labels that stored numbers were made with, to tell later what a
+-- change of labels did to them. Those that no stored number needs are deleted.
+
+CREATE TABLE IF NOT EXISTS kbeval_golden (
+    golden_hash TEXT PRIMARY KEY,
+    entries     TEXT NOT NULL,  -- JSON lines, deflated, in base 64
+    first_used  TEXT NOT NULL
+);
