@@ -132,12 +132,15 @@ class Session:
 
     def execute(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
         """Run one statement. Ctrl-C stops it, and want of memory says what to do."""
+        return self.waiting(lambda: self.connection.execute(sql, parameters))
+
+    def waiting(self, task: Callable[[], Result]) -> Result:
+        """Something that keeps the engine busy. Ctrl-C stops it, and want of memory says what to do."""
         try:
             if threading.current_thread() is not threading.main_thread():
-                return self.connection.execute(sql, parameters)
+                return task()
             # The engine does not hear Ctrl-C while it works, so the main thread only waits for it.
-            work = _Work(lambda: self.connection.execute(sql, parameters))
-            return work.result(self.connection)
+            return _Work(task).result(self.connection)
         except duckdb.OutOfMemoryException as error:
             msg = f"not enough memory for this: {first_line(error)}; give more with --memory-limit"
             raise KbevalError(msg) from error

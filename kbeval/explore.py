@@ -1,0 +1,407 @@
+"""Questions in SQL over all runs of a database, read-only.
+
+Whatever is asked, only the relations that the question names are made, and what those are made from. Nothing that is
+asked can change the database, touch a file or reach the network: `kbeval.statements` lets questions through and
+nothing else, they run in a read-only transaction, and the engine itself is shut off from the world.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import re
+import sqlite3
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from kbeval.configs import config_of, without_secrets
+from kbeval.engine import Session
+from kbeval.errors import UsageError
+from kbeval.golden import Golden, load_golden
+from kbeval.metrics import did_you_mean
+from kbeval.scoring import ScoreOptions, Scoring, open_scoring
+from kbeval.sqlfiles import read_sql, relations, sql_folder
+from kbeval.statements import Known, Statement, query_error, read_statements, relations_of
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+# In the order in which someone who looks around wants to see them.
+ROOMS = ("views", "scores", "grains", "facts", "matches")
+_SCORES = ("scores", "query_scores")
+BATCH_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Table:
+    """What can be asked about: a relation, and what the head of its file says."""
+
+    name: str
+    room: str
+    description: str
+    notes: str
+    examples: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A table and its columns: name and type of each."""
+
+    table: Table
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The rows of an answer, a batch at a time; they can be gone through once."""
+
+    columns: tuple[str, ...]
+    batches: Iterator[list[tuple[Any, ...]]]
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """All rows that are left; for answers that are small by nature."""
+        return [row for batch in self.batches for row in batch]
+
+
+# --- what there is -------------------------------------------------------------------------------
+
+
+@functools.cache
+def tables() -> dict[str, Table]:
+    """Everything that can be asked about, by name."""
+    found = {}
+    for room in ROOMS:
+        for path in sorted((sql_folder() / room).glob("*.sql")):
+            is_known = path.stem in relations() or (room == "scores" and path.stem in _SCORES)
+            if is_known and path.stem not in found:
+                found[path.stem] = _read_head(path.stem, room, path.read_text(encoding="utf-8"))
+    return found
+
+
+def _read_head(name: str, room: str, text: str) -> Table:
+    """The comment at the top of a file: what it is, its columns, examples."""
+    head = []
+    for line in text.splitlines():
+        if not line.startswith("--"):
+            break
+        head.append(line[2:].removeprefix(" "))
+    fields: dict[str, list[str]] = {}
+    examples: list[str] = []
+    current: list[str] = []
+    for line in head:
+        match = re.match(rf"({re.escape(name)}|columns|kind|example|examples):\s*(.*)", line)
+        if match and match[1].startswith("example"):
+            current = []
+            examples.append(match[2])
+            fields[f"example {len(examples)}"] = current
+        elif match:
+            current = fields.setdefault(match[1], [])
+            current.append(match[2])
+        else:
+            current.append(line.strip())
+    asked = [" ".join([first, *fields[f"example {number}"]]).strip() for number, first in enumerate(examples, 1)]
+    description = " ".join(" ".join(fields.get(name, ())).split())
+    notes = "\n".join(line for line in fields.get("columns", ()) if line)
+    return Table(name, room, description, notes, tuple(query for query in asked if query))
+
+
+@functools.cache
+def _read_by(name: str) -> frozenset[str]:
+    """Everything that a relation is made from, however many steps away."""
+    if name in _SCORES:
+        reads: frozenset[str] = frozenset(("answered", "ranked", "matched"))
+    else:
+        reads = relations()[name].reads if name in relations() else frozenset()
+    return reads.union(*(_read_by(other) for other in reads if other != name))
+
+
+# --- asking --------------------------------------------------------------------------------------
+
+
+class Explorer:
+    """Answers questions about all runs of a database. See `open_explorer`."""
+
+    def __init__(self, database: str | os.PathLike[str], golden: Golden | None, options: ScoreOptions) -> None:
+        self.database = Path(database)
+        self.golden = golden
+        self._options = replace(options, lazily=True)
+        self._stack = contextlib.ExitStack()
+        self._open: Scoring | None = None
+        self._seen: tuple[tuple[int, int] | None, ...] = ()
+        self._is_released = False
+        self._outline: Outline | None = None
+
+    # The session and its snapshot are made when they are first needed, and anew when they are of no use any more.
+
+    @property
+    def scoring(self) -> Scoring:
+        """The open session over all runs."""
+        if self._open is not None and self._is_released and self._fingerprint() != self._seen:
+            self.forget()
+        if self._open is None:
+            self._seen = self._fingerprint()
+            self._open = self._stack.enter_context(open_scoring(self.database, self.golden, None, self._options))
+            prepare(self._open)
+        elif self._is_released:
+            self._open.source.__enter__()
+        self._is_released = False
+        return self._open
+
+    @property
+    def session(self) -> Session:
+        """The engine's session."""
+        return self.scoring.session
+
+    def forget(self) -> None:
+        """Drop everything that was made; the next question starts anew."""
+        self._open, self._is_released = None, False
+        self._stack.close()
+
+    def release(self) -> None:
+        """Let other programs write to the database until the next question. If they do, everything is read anew."""
+        if self._open is not None and not self._is_released:
+            self._open.source.__exit__(None, None, None)
+            self._is_released = True
+
+    def close(self) -> None:
+        """End it."""
+        if self._outline is not None:
+            self._outline.close()
+        self.forget()
+
+    def _fingerprint(self) -> tuple[tuple[int, int] | None, ...]:
+        """Changes when the database does."""
+        found: list[tuple[int, int] | None] = []
+        for path in (self.database, Path(f"{self.database}-wal")):
+            try:
+                status = path.stat()
+            except OSError:
+                found.append(None)
+            else:
+                found.append((status.st_mtime_ns, status.st_size))
+        return tuple(found)
+
+    def statements(self, sql: str) -> list[Statement]:
+        """The statements of a text; refused unless all of them only read."""
+        session = self.session
+        return read_statements(session.connection, sql, Known(tables(), _macros(session)))
+
+    def one(self, sql: str) -> Statement:
+        """The one statement of a text."""
+        found = self.statements(sql)
+        if len(found) != 1:
+            msg = f"this must be one statement, not {len(found)}" if found else "there is no statement to answer"
+            raise UsageError(msg)
+        return found[0]
+
+    def needs_labels(self, statement: Statement) -> bool:
+        """Does it look at anything that is made from the golden file?"""
+        return any("golden_entries" in _read_by(name) for name in self._reads(statement))
+
+    def _reads(self, statement: Statement) -> set[str]:
+        macros = _macros(self.session)
+        return set(statement.reads).union(*(self._macro_reads(macros[name]) for name in statement.macros))
+
+    def _macro_reads(self, sql: str) -> frozenset[str]:
+        session = self.session
+        return relations_of(session.connection, sql, Known(tables(), _macros(session)))
+
+    def make(self, *names: str) -> None:
+        """Make relations, unless they are there."""
+        try:
+            self.session.need(*names)
+        except BaseException:
+            # A stored table can be read once, and part of it is gone.
+            self.forget()
+            raise
+
+    @contextlib.contextmanager
+    def asking(self, statement: Statement) -> Iterator[Session]:
+        """A session in which the statement can be run, and nothing can be changed."""
+        self.make(*sorted(self._reads(statement)))
+        session = self.session
+        session.execute("BEGIN TRANSACTION READ ONLY")
+        try:
+            yield session
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error as error:
+            raise query_error(error) from error
+        finally:
+            # However it ended: a transaction that failed must be ended too.
+            with contextlib.suppress(duckdb.Error):
+                session.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def answering(self, statement: Statement) -> Iterator[Answer]:
+        """The answer to one statement, streamed."""
+        if statement.lists_tables:
+            rows: list[tuple[Any, ...]] = [(table.name, table.room, table.description) for table in self.tables()]
+            yield Answer(("name", "room", "description"), iter([rows]))
+            return
+        with self.asking(statement) as session:
+            cursor = session.execute(statement.sql)
+            columns = unique([str(column[0]) for column in cursor.description or ()])
+            yield Answer(columns, _batches(session, cursor))
+
+    @contextlib.contextmanager
+    def arrow(self, statement: Statement) -> Iterator[pa.RecordBatchReader]:
+        """The answer to one statement as Arrow batches."""
+        with self.asking(statement) as session:
+            connection = session.connection
+            yield session.waiting(lambda: connection.sql(statement.sql).to_arrow_reader(BATCH_ROWS))
+
+    def query(self, sql: str) -> Answer:
+        """The answer to one question; its rows are all in memory."""
+        with self.answering(self.one(sql)) as answer:
+            return Answer(answer.columns, iter([answer.rows()]))
+
+    def frame(self, sql: str) -> pl.DataFrame:
+        """The answer to one question as a Polars frame."""
+        statement = self.one(sql)
+        with self.asking(statement) as session:
+            return session.waiting(lambda: session.frame(statement.sql))
+
+    def tables(self) -> list[Table]:
+        """Everything that can be asked about."""
+        return list(tables().values())
+
+    def schema(self, name: str) -> Schema:
+        """A table's columns; nothing is read for it."""
+        table = tables().get(name.lower())
+        if table is None:
+            msg = f"there is no table {name!r}{did_you_mean(name.lower(), tables()) or '; .tables lists them all'}"
+            raise UsageError(msg)
+        if table.name == "query_scores":
+            numbers = [(column.name, "DOUBLE") for column in self.scoring.columns]
+            return Schema(table, (*Outline.KEYS, *numbers))
+        if self._outline is None:
+            self._outline = Outline(self._options)
+        return Schema(table, self._outline.columns(table.name))
+
+
+def prepare(scoring: Scoring) -> None:
+    """Make the scores a relation like any other, hide what is secret, and add the table macros that there are."""
+    session = scoring.session
+
+    def load_runs(session: Session) -> None:
+        rows = [
+            (run.run_id, run.suite, _shown_config(run), run.aggregate_json, run.created_at, run.commit_hash or "")
+            for run in scoring.runs
+        ]
+        names = ("run_id", "suite", "config_snapshot_json", "aggregate_json", "created_at", "commit_hash")
+        columns = [f"UNNEST(${place}::VARCHAR[]) AS {name}" for place, name in enumerate(names, start=1)]
+        values = [[row[place] for row in rows] for place in range(len(names))]
+        session.execute(f"CREATE TABLE stored_runs AS SELECT {', '.join(columns)}", values)
+
+    session.add_loaders(
+        {
+            "stored_runs": load_runs,
+            "query_scores": lambda _: scoring.build_scores(),
+            "scores": lambda session: session.need("query_scores"),
+        }
+    )
+    for sql in table_macros():
+        session.execute(sql)
+
+
+def table_macros() -> Sequence[str]:
+    """Statements that make table macros, where this version of kbeval has any."""
+    try:
+        from kbeval import views  # type: ignore[attr-defined,unused-ignore]
+    except ImportError:
+        return ()
+    macros: Callable[[], str | Sequence[str]] | None = getattr(views, "macros", None)
+    found = macros() if macros is not None else ()
+    return (found,) if isinstance(found, str) else tuple(found)
+
+
+def _macros(session: Session) -> dict[str, str]:
+    """The table macros of our own, and what each of them selects."""
+    return dict(
+        session.rows(
+            "SELECT lower(function_name), macro_definition FROM duckdb_functions()"
+            " WHERE function_type = 'table_macro' AND NOT internal"
+        )
+    )
+
+
+def _shown_config(run: Any) -> str:  # noqa: ANN401  (a Run)
+    """A run's configuration without its secrets, as JSON; nothing where it cannot be read."""
+    config = config_of(run)
+    if not config:
+        return "{}" if run.config_json.strip() == "{}" else ""
+    text = json.dumps(without_secrets(config), ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(without_secrets(config))
+
+
+def unique(names: Sequence[str]) -> tuple[str, ...]:
+    """No two columns of an answer have the same name: `n`, `n_1`."""
+    found: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        number, new = 0, name
+        while new.lower() in taken:
+            number += 1
+            new = f"{name}_{number}"
+        taken.add(new.lower())
+        found.append(new)
+    return tuple(found)
+
+
+def _batches(session: Session, cursor: duckdb.DuckDBPyConnection) -> Iterator[list[tuple[Any, ...]]]:
+    while batch := session.waiting(lambda: cursor.fetchmany(BATCH_ROWS)):
+        yield batch
+
+
+class Outline:
+    """The same relations over no runs at all: their columns and types, without reading a row of anybody's."""
+
+    KEYS = (("result_no", "BIGINT"), ("run_id", "VARCHAR"), ("query_id", "VARCHAR"))
+
+    def __init__(self, options: ScoreOptions) -> None:
+        self._columns: dict[str, tuple[tuple[str, str], ...]] = {}
+        self._stack = contextlib.ExitStack()
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kbeval-"))
+        path = Path(folder) / "empty.db"
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.executescript(read_sql("schema.sql"))
+        # By spans, because then no relation is replaced by a simpler one.
+        options = replace(options, matching="span", lazily=True, on_step=None)
+        self._scoring = self._stack.enter_context(open_scoring(path, None, None, options))
+        prepare(self._scoring)
+
+    def columns(self, name: str) -> tuple[tuple[str, str], ...]:
+        """Name and type of each column of a relation."""
+        if name not in self._columns:
+            self._scoring.session.need(name)
+            described = self._scoring.session.rows(f'DESCRIBE "{name}"')
+            self._columns[name] = tuple((row[0], row[1]) for row in described)
+        return self._columns[name]
+
+    def close(self) -> None:
+        """Remove what was made."""
+        self._stack.close()
+
+
+@contextlib.contextmanager
+def open_explorer(
+    database: str | os.PathLike[str],
+    golden: Golden | str | os.PathLike[str] | None = None,
+    options: ScoreOptions | None = None,
+) -> Iterator[Explorer]:
+    """Ask anything about all runs of a database. Without a golden file there are no labels."""
+    labels = golden if golden is None or isinstance(golden, Golden) else load_golden(golden)
+    explorer = Explorer(database, labels, options or ScoreOptions())
+    try:
+        yield explorer
+    finally:
+        explorer.close()
