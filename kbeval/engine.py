@@ -65,6 +65,8 @@ class Session:
             connection.execute("SET threads = ?", [threads])
         # Results never depend on the order of rows, so the engine need not keep it.
         connection.execute("SET preserve_insertion_order = false")
+        # It would draw its own bar on standard output, in the middle of the data.
+        connection.execute("SET enable_progress_bar = false")
         # Only what is handed in by name can be read: no variables of the calling program.
         connection.execute("SET python_enable_replacements = false")
         # Compressing takes time that small data does not repay, and saves far more of it once data spills to disk.
@@ -99,6 +101,11 @@ class Session:
                 msg = f"there is no relation {name!r}"
                 raise UsageError(msg)
             self._built.add(name)
+
+    @property
+    def handed_in(self) -> frozenset[str]:
+        """The relations that are not made as their files say, or have none: others say how they get here."""
+        return frozenset(self._loaders)
 
     @property
     def built(self) -> frozenset[str]:

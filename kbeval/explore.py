@@ -8,10 +8,8 @@ nothing else, they run in a read-only transaction, and the engine itself is shut
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
-import re
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -27,28 +25,15 @@ from kbeval.errors import UsageError
 from kbeval.golden import Golden, load_golden
 from kbeval.metrics import did_you_mean
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
-from kbeval.sqlfiles import read_sql, relations, sql_folder
+from kbeval.sqlfiles import read_sql
 from kbeval.statements import Known, Statement, query_error, read_statements, relations_of
+from kbeval.tables import Table, read_by, tables
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-# In the order in which someone who looks around wants to see them.
-ROOMS = ("views", "scores", "grains", "facts", "matches")
-_SCORES = ("scores", "query_scores")
 BATCH_ROWS = 10_000
-
-
-@dataclass(frozen=True)
-class Table:
-    """What can be asked about: a relation, and what the head of its file says."""
-
-    name: str
-    room: str
-    description: str
-    notes: str
-    examples: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,67 +56,22 @@ class Answer:
         return [row for batch in self.batches for row in batch]
 
 
-# --- what there is -------------------------------------------------------------------------------
-
-
-@functools.cache
-def tables() -> dict[str, Table]:
-    """Everything that can be asked about, by name."""
-    found = {}
-    for room in ROOMS:
-        for path in sorted((sql_folder() / room).glob("*.sql")):
-            is_known = path.stem in relations() or (room == "scores" and path.stem in _SCORES)
-            if is_known and path.stem not in found:
-                found[path.stem] = _read_head(path.stem, room, path.read_text(encoding="utf-8"))
-    return found
-
-
-def _read_head(name: str, room: str, text: str) -> Table:
-    """The comment at the top of a file: what it is, its columns, examples."""
-    head = []
-    for line in text.splitlines():
-        if not line.startswith("--"):
-            break
-        head.append(line[2:].removeprefix(" "))
-    fields: dict[str, list[str]] = {}
-    examples: list[str] = []
-    current: list[str] = []
-    for line in head:
-        match = re.match(rf"({re.escape(name)}|columns|kind|example|examples):\s*(.*)", line)
-        if match and match[1].startswith("example"):
-            current = []
-            examples.append(match[2])
-            fields[f"example {len(examples)}"] = current
-        elif match:
-            current = fields.setdefault(match[1], [])
-            current.append(match[2])
-        else:
-            current.append(line.strip())
-    asked = [" ".join([first, *fields[f"example {number}"]]).strip() for number, first in enumerate(examples, 1)]
-    description = " ".join(" ".join(fields.get(name, ())).split())
-    notes = "\n".join(line for line in fields.get("columns", ()) if line)
-    return Table(name, room, description, notes, tuple(query for query in asked if query))
-
-
-@functools.cache
-def _read_by(name: str) -> frozenset[str]:
-    """Everything that a relation is made from, however many steps away."""
-    if name in _SCORES:
-        reads: frozenset[str] = frozenset(("answered", "ranked", "matched"))
-    else:
-        reads = relations()[name].reads if name in relations() else frozenset()
-    return reads.union(*(_read_by(other) for other in reads if other != name))
-
-
 # --- asking --------------------------------------------------------------------------------------
 
 
 class Explorer:
     """Answers questions about all runs of a database. See `open_explorer`."""
 
-    def __init__(self, database: str | os.PathLike[str], golden: Golden | None, options: ScoreOptions) -> None:
+    def __init__(
+        self,
+        database: str | os.PathLike[str],
+        golden: Golden | str | os.PathLike[str] | None,
+        options: ScoreOptions,
+    ) -> None:
         self.database = Path(database)
         self.golden = golden
+        # The golden file is read when something is made from it.
+        self._labels = golden if isinstance(golden, Golden) else None
         self._options = replace(options, lazily=True)
         self._stack = contextlib.ExitStack()
         self._open: Scoring | None = None
@@ -148,7 +88,7 @@ class Explorer:
             self.forget()
         if self._open is None:
             self._seen = self._fingerprint()
-            self._open = self._stack.enter_context(open_scoring(self.database, self.golden, None, self._options))
+            self._open = self._stack.enter_context(open_scoring(self.database, self._labels, None, self._options))
             prepare(self._open)
         elif self._is_released:
             self._open.source.__enter__()
@@ -204,7 +144,7 @@ class Explorer:
 
     def needs_labels(self, statement: Statement) -> bool:
         """Does it look at anything that is made from the golden file?"""
-        return any("golden_entries" in _read_by(name) for name in self._reads(statement))
+        return any("golden_entries" in read_by(name) for name in self._reads(statement))
 
     def _reads(self, statement: Statement) -> set[str]:
         macros = _macros(self.session)
@@ -214,8 +154,18 @@ class Explorer:
         session = self.session
         return relations_of(session.connection, sql, Known(tables(), _macros(session)))
 
+    def _read_labels(self) -> None:
+        if self._labels is None and self.golden is not None and not isinstance(self.golden, Golden):
+            self._labels = load_golden(self.golden)
+            # What was made without them may look different with them.
+            self.forget()
+
     def make(self, *names: str) -> None:
         """Make relations, unless they are there."""
+        # What others hand in may depend on the labels; the stored tables do not.
+        by_labels = {name for name in self.session.handed_in if not name.startswith("stored_")}
+        if any(by_labels & {name, *read_by(name)} for name in names):
+            self._read_labels()
         try:
             self.session.need(*names)
         except BaseException:
@@ -281,6 +231,7 @@ class Explorer:
             msg = f"there is no table {name!r}{did_you_mean(name.lower(), tables()) or '; .tables lists them all'}"
             raise UsageError(msg)
         if table.name == "query_scores":
+            self._read_labels()
             numbers = [(column.name, "DOUBLE") for column in self.scoring.columns]
             return Schema(table, (*Outline.KEYS, *numbers))
         if self._outline is None:
@@ -399,8 +350,10 @@ def open_explorer(
     options: ScoreOptions | None = None,
 ) -> Iterator[Explorer]:
     """Ask anything about all runs of a database. Without a golden file there are no labels."""
-    labels = golden if golden is None or isinstance(golden, Golden) else load_golden(golden)
-    explorer = Explorer(database, labels, options or ScoreOptions())
+    if golden is not None and not isinstance(golden, Golden) and not Path(golden).is_file():
+        # To be said at once, even where nobody asks about labels.
+        golden = load_golden(golden)
+    explorer = Explorer(database, golden, options or ScoreOptions())
     try:
         yield explorer
     finally:

@@ -17,10 +17,11 @@ import duckdb
 
 from kbeval.engine import DEFAULT_MEMORY_LIMIT, Session, first_line
 from kbeval.errors import KbevalError, UsageError
-from kbeval.explore import BATCH_ROWS, Explorer, table_macros, tables
+from kbeval.explore import BATCH_ROWS, Explorer, table_macros
 from kbeval.files import is_same_file, umask
 from kbeval.scoring import ScoreOptions
 from kbeval.sqlfiles import read_sql, relations
+from kbeval.tables import tables
 
 # Steps on the way that hold stored rows once more, or pieces that nobody asks for.
 _LEFT_OUT = frozenset(("parsed", "parsed_hits", "anchor_rows", "span_pieces", "span_sets", "shared_text"))

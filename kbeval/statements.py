@@ -65,16 +65,13 @@ class Known:
 
 def read_statements(connection: duckdb.DuckDBPyConnection, sql: str, known: Known) -> list[Statement]:
     """The statements of a text, each checked; the first that does more than read is refused, and nothing is run."""
-    if "\0" in sql:
-        msg = "the query holds a null character; remove it"
+    if "\0" in sql or any("\ud800" <= character <= "\udfff" for character in sql):
+        msg = "the query holds a character that is none (null, or half of one); save it as UTF-8 text"
         raise UsageError(msg)
     try:
         found = connection.extract_statements(sql)
     except duckdb.Error as error:
         raise query_error(error) from error
-    except UnicodeEncodeError as error:
-        msg = "the query is not valid text (UTF-8); save it as UTF-8"
-        raise UsageError(msg) from error
     return [_checked(connection, statement, known) for statement in found]
 
 

@@ -33,6 +33,10 @@ ENDINGS = {
 }
 
 
+# Made once: this is asked for every value of every row.
+_PLAIN = (str, int, decimal.Decimal)
+
+
 def write_rows(columns: Sequence[str], batches: Rows, form: str, write: Write, paint: Paint | None = None) -> None:
     """Write an answer in one of ROW_FORMATS, but for Parquet."""
     if form == "json":
@@ -96,7 +100,7 @@ def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]], form: str) -> 
 
 def cell(value: Any, form: str) -> Cell:  # noqa: ANN401  (whatever a query gives)
     """A value for a table or CSV: lists and structures as JSON, times as text."""
-    if value is None or isinstance(value, bool | str | int | decimal.Decimal):
+    if value is None or isinstance(value, _PLAIN):
         return value
     if isinstance(value, float):
         return _float_cell(value, form)
