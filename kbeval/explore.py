@@ -8,8 +8,10 @@ nothing else, they run in a read-only transaction, and the engine itself is shut
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
+import re
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +28,7 @@ from kbeval.golden import Golden, load_golden
 from kbeval.metrics import did_you_mean
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sqlfiles import read_sql
-from kbeval.statements import Known, Statement, query_error, read_statements, relations_of
+from kbeval.statements import Known, Statement, query_error, read_statements
 from kbeval.tables import Table, read_by, tables
 
 if TYPE_CHECKING:
@@ -78,6 +80,7 @@ class Explorer:
         self._seen: tuple[tuple[int, int] | None, ...] = ()
         self._is_released = False
         self._outline: Outline | None = None
+        self._defined: set[str] = set()
 
     # The session and its snapshot are made when they are first needed, and anew when they are of no use any more.
 
@@ -103,6 +106,7 @@ class Explorer:
     def forget(self) -> None:
         """Drop everything that was made; the next question starts anew."""
         self._open, self._is_released = None, False
+        self._defined.clear()
         self._stack.close()
 
     def release(self) -> None:
@@ -131,8 +135,7 @@ class Explorer:
 
     def statements(self, sql: str) -> list[Statement]:
         """The statements of a text; refused unless all of them only read."""
-        session = self.session
-        return read_statements(session.connection, sql, Known(tables(), _macros(session)))
+        return read_statements(self.session.connection, sql, Known(tables(), self._macros))
 
     def one(self, sql: str) -> Statement:
         """The one statement of a text."""
@@ -147,12 +150,35 @@ class Explorer:
         return any("golden_entries" in read_by(name) for name in self._reads(statement))
 
     def _reads(self, statement: Statement) -> set[str]:
-        macros = _macros(self.session)
-        return set(statement.reads).union(*(self._macro_reads(macros[name]) for name in statement.macros))
+        """The relations that it names, or a macro that it calls does."""
+        found = set(statement.reads)
+        for name in self._calls(statement):
+            found |= self._macros[name].reads
+        return found
 
-    def _macro_reads(self, sql: str) -> frozenset[str]:
+    def _calls(self, statement: Statement) -> list[str]:
+        """The macros that it calls, each after those that it calls itself."""
+        found: dict[str, None] = {}
+        for name in sorted(statement.macros):
+            found.update(dict.fromkeys([*self._calls(self._macros[name]), name]))
+        return list(found)
+
+    @functools.cached_property
+    def _macros(self) -> dict[str, Statement]:
+        """The table macros that there are, and what each of them selects."""
+        found: dict[str, Statement] = {}
+        connection = self.session.connection
+        for name, _, body in read_macros(connection):
+            (found[name],) = read_statements(connection, body, Known(tables(), found))
+        return found
+
+    def _define(self, statement: Statement) -> None:
+        """The engine takes a macro only when everything that it reads is there."""
         session = self.session
-        return relations_of(session.connection, sql, Known(tables(), _macros(session)))
+        for name, sql, _ in read_macros(session.connection):
+            if name in self._calls(statement) and name not in self._defined:
+                session.execute(sql)
+                self._defined.add(name)
 
     def _read_labels(self) -> None:
         if self._labels is None and self.golden is not None and not isinstance(self.golden, Golden):
@@ -177,6 +203,7 @@ class Explorer:
     def asking(self, statement: Statement) -> Iterator[Session]:
         """A session in which the statement can be run, and nothing can be changed."""
         self.make(*sorted(self._reads(statement)))
+        self._define(statement)
         session = self.session
         session.execute("BEGIN TRANSACTION READ ONLY")
         try:
@@ -240,7 +267,7 @@ class Explorer:
 
 
 def prepare(scoring: Scoring) -> None:
-    """Make the scores a relation like any other, hide what is secret, and add the table macros that there are."""
+    """Make the scores a relation like any other, and hide what is secret."""
     session = scoring.session
 
     def load_runs(session: Session) -> None:
@@ -260,8 +287,6 @@ def prepare(scoring: Scoring) -> None:
             "scores": lambda session: session.need("query_scores"),
         }
     )
-    for sql in table_macros():
-        session.execute(sql)
 
 
 def table_macros() -> Sequence[str]:
@@ -275,14 +300,14 @@ def table_macros() -> Sequence[str]:
     return (found,) if isinstance(found, str) else tuple(found)
 
 
-def _macros(session: Session) -> dict[str, str]:
-    """The table macros of our own, and what each of them selects."""
-    return dict(
-        session.rows(
-            "SELECT lower(function_name), macro_definition FROM duckdb_functions()"
-            " WHERE function_type = 'table_macro' AND NOT internal"
-        )
-    )
+_MACRO = re.compile(r"\s*CREATE\b.*?\bMACRO\s+(\w+)\s*\(.*?\)\s+AS\s+TABLE\s(.*?);?\s*", re.IGNORECASE | re.DOTALL)
+
+
+def read_macros(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str]]:
+    """Of each table macro its name, the statement that makes it, and what it selects."""
+    texts = [statement.query for text in table_macros() for statement in connection.extract_statements(text)]
+    matches = [(text, match) for text in texts if (match := _MACRO.fullmatch(text))]
+    return [(match[1].lower(), text, match[2]) for text, match in matches]
 
 
 def _shown_config(run: Any) -> str:  # noqa: ANN401  (a Run)

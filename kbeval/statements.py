@@ -57,7 +57,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class Known:
-    """What a statement may name: relations, and table macros with the relations that each of them reads."""
+    """What a statement may name: relations, and table macros of our own."""
 
     relations: Collection[str]
     macros: Collection[str] = ()
@@ -114,11 +114,6 @@ def _tree(connection: duckdb.DuckDBPyConnection, text: str) -> Any:  # noqa: ANN
         msg = f"this statement cannot be checked ({tree.get('error_message') or 'several statements'}); {_POSSIBLE}"
         raise UsageError(msg)
     return tree["statements"][0]
-
-
-def relations_of(connection: duckdb.DuckDBPyConnection, sql: str, known: Known) -> frozenset[str]:
-    """What a SELECT of our own reads, like the body of a macro."""
-    return _Reading(known).statement(sql, _tree(connection, sql)).reads
 
 
 class _Reading:
