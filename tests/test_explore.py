@@ -312,6 +312,44 @@ FORBIDDEN = [
 ]  # fmt: skip
 
 
+# A file may stand wherever a question may.
+FORBIDDEN += [
+    outer.replace("…", inner)
+    for inner in ("FROM 'secret.csv'", "SELECT 1 FROM read_text('secret.csv')")
+    for outer in (
+        "SELECT * FROM runs LIMIT (…)",
+        "SELECT * FROM runs ORDER BY (…)",
+        "SELECT list_transform([1], lambda x: (…))",
+        "FROM range((…))",
+        "FROM unnest((…))",
+        "FROM json_each((…))",
+        "VALUES ((…))",
+        "PIVOT (…) ON a IN (1)",
+        "UNPIVOT (…) ON a",
+        "SELECT COUNT(*) FILTER (EXISTS (…)) FROM runs",
+        "SELECT SUM(1) OVER (ORDER BY (…))",
+        "SELECT * FROM runs JOIN (…) ON true",
+        "SELECT * FROM runs WHERE suite IN (…)",
+        "SELECT array(…)",
+        "FROM runs UNION …",
+        "WITH a AS MATERIALIZED (…) FROM a",
+        "WITH RECURSIVE a AS (SELECT 1 UNION ALL (…)) FROM a",
+        "SUMMARIZE …",
+        "DESCRIBE …",
+        "EXPLAIN …",
+        "SELECT * REPLACE ((…) AS suite) FROM runs",
+        "SELECT DISTINCT ON ((…)) * FROM runs",
+        "SELECT * FROM runs QUALIFY (…)",
+        "FROM (VALUES (1)) AS t, LATERAL (…)",
+        "SELECT CASE WHEN (…) THEN 1 END",
+        "SELECT CAST((…) AS INT)",
+        "SELECT {'a': (…)}",
+        "SELECT * FROM runs GROUP BY GROUPING SETS ((…))",
+    )
+]
+FORBIDDEN += ["SELECT 'secret.csv'.read_text()", "SELECT main.getenv('HOME')", 'FROM "secret.csv".main.runs']
+
+
 @pytest.mark.parametrize("sql", FORBIDDEN)
 def test_what_does_more_than_ask_is_refused(sql: str) -> None:
     """By the check alone: the engine here may do everything, so nothing but the check stops it."""
