@@ -11,7 +11,7 @@ from kbeval.sqlfiles import relations, sql_folder
 # In the order in which someone who looks around wants to see them.
 ROOMS = ("views", "scores", "grains", "facts", "matches")
 # Composed from the metrics, so they are no relations like the others.
-_SCORES = ("scores", "query_scores")
+_SCORES = ("scores", "query_scores", "aggregates")
 
 
 @dataclass(frozen=True)
