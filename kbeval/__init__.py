@@ -18,6 +18,7 @@ _HOMES = {
     "AggregateMetrics": "kbeval.model",
     "CompareOptions": "kbeval.compare",
     "CompareReport": "kbeval.comparison",
+    "Explorer": "kbeval.explore",
     "Golden": "kbeval.golden",
     "History": "kbeval.history",
     "HistoryOptions": "kbeval.history",
@@ -30,6 +31,7 @@ _HOMES = {
     "compute_aggregate": "kbeval.aggregates",
     "load_golden": "kbeval.golden",
     "metric_history": "kbeval.history",
+    "open_explorer": "kbeval.explore",
     "open_scoring": "kbeval.scoring",
     "render_report_md": "kbeval.render.comparison",
     "score_runs": "kbeval.aggregates",
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
     from kbeval.comparison import CompareReport as CompareReport
     from kbeval.comparison import QueryComparison as QueryComparison
     from kbeval.errors import KbevalError as KbevalError
+    from kbeval.explore import Explorer as Explorer
+    from kbeval.explore import open_explorer as open_explorer
     from kbeval.golden import Golden as Golden
     from kbeval.golden import load_golden as load_golden
     from kbeval.history import History as History

@@ -167,6 +167,11 @@ def _shown(key: str, value: Any) -> Any:  # noqa: ANN401  (whatever JSON holds)
     return _IN_URL.sub(HIDDEN, value) if isinstance(value, str) else value
 
 
+def without_secrets(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A snapshot as it may be shown: values of keys that look secret are hidden."""
+    return {key: _shown(key, value) for key, value in config.items()}
+
+
 def _flat(config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """`embedding.model` and its value, for every value that is not an object itself."""
     waiting: list[tuple[str, Any]] = [(_step(key), value) for key, value in config.items()]

@@ -84,6 +84,8 @@ class Session:
             connection.execute("SET threads = ?", [threads])
         # Results never depend on the order of rows, so the engine need not keep it.
         connection.execute("SET preserve_insertion_order = false")
+        # It would draw its own bar on standard output, in the middle of the data.
+        connection.execute("SET enable_progress_bar = false")
         # Only what is handed in by name can be read: no variables of the calling program.
         connection.execute("SET python_enable_replacements = false")
         # Compressing takes time that small data does not repay, and saves far more of it once data spills to disk.
@@ -148,6 +150,11 @@ class Session:
         return sql
 
     @property
+    def handed_in(self) -> frozenset[str]:
+        """The relations that are not made as their files say, or have none: others say how they get here."""
+        return frozenset(self._loaders)
+
+    @property
     def built(self) -> frozenset[str]:
         """The relations that there are by now."""
         return frozenset(self._built)
@@ -179,12 +186,15 @@ class Session:
 
     def execute(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
         """Run one statement. Ctrl-C stops it, and want of memory says what to do."""
+        return self.waiting(lambda: self.connection.execute(sql, parameters))
+
+    def waiting(self, task: Callable[[], Result]) -> Result:
+        """Something that keeps the engine busy. Ctrl-C stops it, and want of memory says what to do."""
         try:
             if threading.current_thread() is not threading.main_thread():
-                return self.connection.execute(sql, parameters)
+                return task()
             # The engine does not hear Ctrl-C while it works, so the main thread only waits for it.
-            work = _Work(lambda: self.connection.execute(sql, parameters))
-            return work.result(self.connection)
+            return _Work(task).result(self.connection)
         except duckdb.OutOfMemoryException as error:
             msg = f"not enough memory for this: {first_line(error)}; give more with --memory-limit"
             raise KbevalError(msg) from error

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import BinaryIO
 
 from kbeval.errors import UsageError
 
@@ -39,11 +40,17 @@ def report_path(runs_dir: Path, run_id: str) -> Path:
 
 def write_whole(path: Path, content: str | bytes, never: Sequence[str | os.PathLike[str]] = ()) -> None:
     """Write a file in one step: whoever looks sees the old one or the new one. `never`: files that it must not be."""
-    data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
+    with whole_file(path, never) as file:
+        file.write(content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace"))
+
+
+@contextlib.contextmanager
+def whole_file(path: Path, never: Sequence[str | os.PathLike[str]] = ()) -> Iterator[BinaryIO]:
+    """A file to write piece by piece, which takes its place when it is whole, and never if anything fails."""
     try:
         # A link stays a link: what it leads to is written.
         path = path.resolve()
-        if any(_is_same(path, Path(other)) for other in never):
+        if any(is_same_file(path, Path(other)) for other in never):
             msg = f"{path} is what the numbers are made from; name another file"
             raise UsageError(msg)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -53,13 +60,13 @@ def write_whole(path: Path, content: str | bytes, never: Sequence[str | os.PathL
         if path.exists() and not path.is_file():
             # A device or a pipe takes the bytes and stays what it is.
             with path.open("wb") as device:
-                device.write(data)
+                yield device
             return
         handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:50]}.")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(data)
-            Path(draft).chmod(0o666 & ~_umask())
+                yield file
+            Path(draft).chmod(0o666 & ~umask())
             Path(draft).replace(path)
         except BaseException:
             with contextlib.suppress(OSError):
@@ -70,13 +77,14 @@ def write_whole(path: Path, content: str | bytes, never: Sequence[str | os.PathL
         raise UsageError(msg) from error
 
 
-def _is_same(path: Path, other: Path) -> bool:
+def is_same_file(path: Path, other: Path) -> bool:
     """Is it that file, or one that SQLite keeps beside it?"""
     names = {other.resolve(), *(Path(f"{other.resolve()}{end}") for end in ("-wal", "-shm", "-journal"))}
     return path in names or (path.exists() and other.exists() and path.samefile(other))
 
 
-def _umask() -> int:
+def umask() -> int:
+    """The permissions that new files are not to have."""
     mask = os.umask(0)
     os.umask(mask)
     return mask

@@ -39,7 +39,7 @@ def markdown(text: str) -> str:
 
 def csv_cell(text: str) -> str:
     """For a CSV cell: never a formula when a spreadsheet opens it, nothing that a terminal would obey."""
-    safe = "\n".join(shown(line) for line in text.split("\n"))
+    safe = text if text.isprintable() else "\n".join(shown(line) for line in text.split("\n"))
     return "'" + safe if text.lstrip().startswith(_SPREADSHEET_FORMULA) else safe
 
 

@@ -37,6 +37,8 @@ ABOUT = {
         "as in pairs: run_a is the run before, run_b the run",
     ),
 }
+# What those are made from, beside the runs themselves.
+MADE_FROM = {"step_pairs": ("run_order", "sides")}
 # What the macro `compare` reads: build these before it is called.
 COMPARE_READS = ("configurations", "found_places", "queries", "run_details", "sides")
 _LARGEST_COUNT = 2**63 - 1
@@ -77,12 +79,17 @@ def loaders(runs: Sequence[Run]) -> dict[str, Loader]:
 def macros(session: Session) -> None:
     """Make `compare(a, b)`, which gives the rows of `kbeval compare`, and build what it reads."""
     session.need(*COMPARE_READS)
+    session.execute(compare_macro())
+
+
+def compare_macro() -> str:
+    """The statement that makes `compare(a, b)`."""
     causes = ", ".join(f"MAX(CASE WHEN part = '{part}' THEN '{part} changed' END)" for part in CAUSES)
     steps = {name: relation_sql(name) for name in ("pairs", "moved_places", "compared")}
     sql = without_comments(read_sql("compare_macro.sql"))
     for name, part in {"causes": causes, **steps}.items():
         sql = sql.replace("{" + name + "}", part)
-    session.execute(sql)
+    return sql
 
 
 def examples() -> dict[str, list[str]]:
@@ -98,7 +105,7 @@ def relation_sql(name: str) -> str:
 
 
 def _load_step_pairs(session: Session) -> None:
-    session.need("run_order", "sides")
+    session.need(*MADE_FROM["step_pairs"])
     session.execute(
         "CREATE VIEW step_pairs AS WITH comparison AS (SELECT previous_run_id AS run_a, run_id AS run_b FROM run_order"
         f" WHERE previous_run_id IS NOT NULL), pairs AS ({relation_sql('pairs')}) SELECT * FROM pairs"

@@ -5,6 +5,10 @@ CREATE MACRO json_is_number(j) AS j IS NULL OR TRY_CAST(CAST(j AS VARCHAR) AS DO
 CREATE MACRO json_is_bool(j)   AS j IS NULL OR CAST(j AS VARCHAR) IN ('true', 'false');
 CREATE MACRO json_number(j)    AS TRY_CAST(CAST(j AS VARCHAR) AS DOUBLE);
 
+-- What stands at a path as text; null where there is nothing, or more than one value.
+CREATE MACRO json_scalar(j, path) AS
+    CASE WHEN json_type(j, path) NOT IN ('OBJECT', 'ARRAY', 'NULL') THEN NULLIF(j ->> path, '') END;
+
 -- A whole number of at least 1, or null: 1.5, "1", 0 and 1e30 are none.
 CREATE MACRO json_rank(j) AS
     CASE

@@ -22,6 +22,7 @@ COMMANDS = {
     "compare": "kbeval.cli.compare",
     "runs": "kbeval.cli.runs",
     "show": "kbeval.cli.show",
+    "sql": "kbeval.cli.sql",
     "metrics": "kbeval.cli.metrics",
     "explain": "kbeval.cli.metrics",
     "check": "kbeval.cli.check",

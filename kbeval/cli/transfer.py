@@ -67,7 +67,7 @@ def _store(database: str, runs: list[Any], replace: bool) -> int:
 
 @click.group("export")
 def export_command() -> None:
-    """Export runs as the files of other systems."""
+    """Export runs as the files of other systems, or as a DuckDB file."""
 
 
 @export_command.command("anchors")
@@ -95,4 +95,34 @@ def export_anchors(run: str, folder: str, full_text: bool, replace: bool, **flag
     common.note(f"wrote {', '.join(written)} to {place}")
     if len(written) == 2:
         common.note("the run has no numbers yet: name the golden file (--golden) to have them written too")
+    return 0
+
+
+@export_command.command("duckdb")
+@click.argument("file", metavar="FILE")
+@click.option("--replace", is_flag=True, help="overwrite a file that is there")
+@common.db_option
+@common.golden_option
+@common.match_option("exact")
+@common.metric_options
+@common.engine_options
+def export_duckdb_command(file: str, replace: bool, matching: str, **flags: Any) -> int:  # noqa: ANN401  (click's options)
+    """Write all runs, their rows, labels and scores as one DuckDB file, with the views over them.
+
+    Any DuckDB client opens it. Secrets in configurations are hidden. Without a golden file there are no labels, and no
+    scores that need them.
+    """
+    from kbeval.explore import open_explorer
+    from kbeval.exporting_duckdb import export_duckdb
+
+    settings = common.Settings(**flags)
+    database, golden = settings.db(), settings.get("golden")
+    with common.Progress() as progress:
+        options = settings.score_options(matching=matching, on_step=progress.step)
+        with open_explorer(database, golden, options) as explorer:
+            never = [path for path in (database, golden) if path]
+            made = export_duckdb(explorer, Path(file), options=options, replace=replace, never=never)
+    common.note(f"wrote {counted(len(made), 'table or view', 'tables and views')} to {file}")
+    if golden is None:
+        common.note("no golden file is named, so there are no labels in it: name it with --golden FILE")
     return 0

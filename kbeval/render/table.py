@@ -8,12 +8,13 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from kbeval.text import csv_cell, cut, display_width, markdown, shown
 
 FORMATS = ("table", "json", "csv", "md")
-Cell = str | float | int | bool | None
+Cell = str | float | int | bool | Decimal | None
 Paint = Callable[[str, str], str]
 
 
@@ -69,7 +70,7 @@ def for_eyes(value: Cell) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4f}"
-    return f"{value:,}" if isinstance(value, int) else shown(value)
+    return f"{value:,}" if isinstance(value, int | Decimal) else shown(value)
 
 
 def _for_programs(value: Cell) -> str:
@@ -77,7 +78,7 @@ def _for_programs(value: Cell) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return value if isinstance(value, str) else repr(value)
+    return str(value) if isinstance(value, str | Decimal) else repr(value)
 
 
 def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], paint: Paint) -> str:

@@ -1,7 +1,9 @@
 -- runs: one row a stored run.
 -- columns: run_id, suite, created_at, commit_hash, chunker_version, aggregate_json,
 --          top_k (how many hits it asked for; 10 where it does not say),
---          system (whose rows they were before they were imported: 'anchors', 'grounded', or null)
+--          system (whose rows they were before they were imported: 'anchors', 'grounded', or null),
+--          retriever, reranker, embedding_model, llm_model, prompt_version (of the configuration; null: it does not say),
+--          config (the configuration as JSON: config ->> '$.embedding.model'; null where it is no JSON)
 -- kind: table
 SELECT
     CAST(run_id AS VARCHAR)                AS run_id,
@@ -15,5 +17,19 @@ SELECT
         json_rank(TRY(CAST(config_snapshot_json AS VARCHAR) -> '$.k')),
         10
     )                                      AS top_k,
-    TRY(CAST(config_snapshot_json AS VARCHAR) ->> '$.kbeval.system') AS system
-FROM stored_runs
+    TRY(CAST(config_snapshot_json AS VARCHAR) ->> '$.kbeval.system') AS system,
+    COALESCE(json_scalar(config, '$.retriever'), json_scalar(config, '$.retriever.name')) AS retriever,
+    COALESCE(json_scalar(config, '$.reranker'), json_scalar(config, '$.reranker.model'),
+             json_scalar(config, '$.reranker_model'))                                     AS reranker,
+    COALESCE(json_scalar(config, '$.embedding.model'), json_scalar(config, '$.embedding_model'),
+             json_scalar(config, '$.embedding'))                                          AS embedding_model,
+    COALESCE(json_scalar(config, '$.llm.model_id'), json_scalar(config, '$.llm.model'),
+             json_scalar(config, '$.llm_model'), json_scalar(config, '$.model'))          AS llm_model,
+    COALESCE(json_scalar(config, '$.prompt_template_version'), json_scalar(config, '$.prompt_version')) AS prompt_version,
+    config
+FROM (
+    SELECT
+        *,
+        CASE WHEN json_valid(CAST(config_snapshot_json AS VARCHAR)) THEN CAST(config_snapshot_json AS VARCHAR) END AS config
+    FROM stored_runs
+)

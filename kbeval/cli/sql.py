@@ -1,0 +1,253 @@
+"""`kbeval sql`: any question about the runs, in SQL; with no question and at a terminal, a prompt."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbeval.cli import common
+from kbeval.errors import UsageError
+from kbeval.render.rows import ENDINGS, ROW_FORMATS, write_rows
+from kbeval.text import counted, cut, shown
+
+if TYPE_CHECKING:
+    from kbeval.explore import Explorer
+    from kbeval.statements import Statement
+
+# About a screenful or two: at a terminal nobody reads more, and whoever wants more says so.
+SCREEN_ROWS = 100
+_WITHOUT_LABELS = "no golden file is named, so there are no labels: name it with --golden FILE"
+
+
+@click.command("sql")
+@click.argument("query", required=False)
+@click.option("-f", "--file", "source", metavar="FILE", help="read the query from a file")
+@common.db_option
+@common.golden_option
+@common.match_option("exact")
+@click.option("--format", "form", type=click.Choice(ROW_FORMATS), help="how to print the data  [default: table]")
+@click.option("-o", "--output", metavar="FILE", help="write to a file; its ending says the format")
+@click.option(
+    "--limit",
+    type=click.IntRange(0),
+    help=f"rows to print at most, 0 for all  [default: {SCREEN_ROWS} at a terminal, else all]",
+)
+@common.metric_options
+@common.engine_options
+def sql_command(
+    query: str | None,
+    source: str | None,
+    form: str | None,
+    output: str | None,
+    limit: int | None,
+    **flags: Any,  # noqa: ANN401  (click's options)
+) -> int:
+    """Ask anything about the runs, in SQL.
+
+    'kbeval sql "SHOW TABLES"' lists what there is. QUERY is one statement or several; - reads them from standard input.
+    Without a query a prompt opens. Only what the query names is read. Nothing can be changed: no statement writes to
+    the database or to a file, and none reaches the network. The golden file is needed only for what is about labels.
+    """
+    from kbeval.explore import open_explorer
+
+    settings = common.Settings(**{name: value for name, value in flags.items() if name != "matching"})
+    database, golden = settings.db(), settings.get("golden")
+    if query is not None and source is not None:
+        msg = "give the query or a file with it (-f), not both"
+        raise click.UsageError(msg, click.get_current_context())
+    target = Target.of(form, output, limit, never=[path for path in (database, golden) if path])
+    text = _text(query, source)
+    steps = Steps()
+    options = settings.score_options(matching=flags["matching"], on_step=steps.step)
+    with open_explorer(database, golden, options) as explorer:
+        if text is None:
+            from kbeval.cli.prompt import Prompt
+
+            if target.output is not None:
+                msg = "-o is for the answer to one query; give the query too"
+                raise click.UsageError(msg, click.get_current_context())
+            return Prompt(explorer, target, steps).run()
+        run_text(explorer, text, target, steps)
+    return 0
+
+
+def _text(query: str | None, source: str | None) -> str | None:
+    """What is asked; None where a person is to be asked for it."""
+    if source is not None and source != "-":
+        try:
+            return Path(source).read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError, ValueError) as error:
+            msg = f"{source} cannot be read: {getattr(error, 'strerror', None) or error}"
+            raise UsageError(msg) from error
+    if query is not None and query != "-":
+        return query
+    if query is None and source is None and sys.stdin is not None and sys.stdin.isatty():
+        return None
+    try:
+        return sys.stdin.read() if sys.stdin is not None else ""
+    except UnicodeDecodeError as error:
+        msg = f"standard input is not text: {error}"
+        raise UsageError(msg) from error
+
+
+class Steps:
+    """Passes on what the engine is doing to whatever shows progress now."""
+
+    def __init__(self) -> None:
+        self._progress: common.Progress | None = None
+
+    def step(self, text: str) -> None:
+        if self._progress is not None:
+            self._progress.step(text)
+
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[None]:
+        """Show progress until the first rows are there."""
+        with common.Progress() as progress:
+            progress.step("asking")
+            self._progress = progress
+            try:
+                yield
+            finally:
+                self._progress = None
+
+
+class Target:
+    """Where an answer goes, in which format, and how much of it."""
+
+    def __init__(self, form: str, output: Path | None, limit: int, never: Sequence[str] = ()) -> None:
+        self.form = form
+        self.output = output
+        self.limit = limit
+        self._never = never
+        self.for_all = "--limit 0"
+        self.said_no_labels = False
+
+    @classmethod
+    def of(cls, form: str | None, output: str | None, limit: int | None, never: Sequence[str]) -> Target:
+        """What the options say, and what follows from them."""
+        if output is None:
+            if form == "parquet":
+                msg = "Parquet is not for printing; name a file: -o FILE.parquet"
+                raise UsageError(msg)
+            is_screen = sys.stdout is not None and sys.stdout.isatty()
+            return cls(form or "table", None, limit if limit is not None else SCREEN_ROWS if is_screen else 0)
+        path = Path(output)
+        found = form or ENDINGS.get(path.suffix.lower())
+        if found is None:
+            msg = f"the ending of {output} says no format; add --format, or use one of {', '.join(ENDINGS)}"
+            raise UsageError(msg)
+        return cls(found, path, limit or 0, never)
+
+    def write(self, explorer: Explorer, statement: Statement, steps: Steps) -> None:
+        """Ask, and write the answer."""
+        if self.output is None:
+            self._print(explorer, statement, steps)
+            return
+        from kbeval.files import whole_file
+
+        with whole_file(self.output, self._never) as file:
+            if self.form == "parquet":
+                _write_parquet(explorer, statement, file, self.limit, steps)
+            else:
+                self._answer(
+                    explorer, statement, steps, lambda text: file.write(text.encode("utf-8", "backslashreplace"))
+                )
+        common.note(f"wrote {self.output}")
+
+    def _print(self, explorer: Explorer, statement: Statement, steps: Steps) -> None:
+        if statement.is_plan and self.form == "table":
+            with steps.shown(), explorer.answering(statement) as answer:
+                rows = answer.rows()
+            for row in rows:
+                click.echo("\n".join(shown(line) for line in str(row[-1]).splitlines()))
+            return
+        colour = common.wants_colour()
+        self._answer(explorer, statement, steps, lambda text: click.echo(text, nl=False, color=colour))
+
+    def _answer(self, explorer: Explorer, statement: Statement, steps: Steps, write: Callable[[str], Any]) -> None:
+        paint = common.paint if self.output is None else None
+        with contextlib.ExitStack() as stack:
+            with steps.shown():
+                answer = stack.enter_context(explorer.answering(statement))
+                first = next(answer.batches, None)
+            batches = itertools.chain(() if first is None else (first,), answer.batches)
+            few = _Few(batches, self.limit)
+            write_rows(answer.columns, few, self.form, write, paint)
+        if few.is_cut:
+            common.note(f"the first {counted(self.limit, 'row')}; there are more: {self.for_all} shows all of them")
+
+
+class _Few:
+    """No more rows than asked for, and whether there were more."""
+
+    def __init__(self, batches: Iterator[list[tuple[Any, ...]]], limit: int) -> None:
+        self._batches = batches
+        self._limit = limit
+        self.is_cut = False
+
+    def __iter__(self) -> Iterator[list[tuple[Any, ...]]]:
+        left = self._limit
+        for batch in self._batches:
+            if not self._limit:
+                yield batch
+                continue
+            if left:
+                yield batch[:left]
+            if len(batch) > left:
+                self.is_cut = True
+                return
+            left -= len(batch)
+
+
+def _write_parquet(explorer: Explorer, statement: Statement, file: Any, limit: int, steps: Steps) -> None:  # noqa: ANN401  (a file)
+    """Compressed, a batch at a time."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from kbeval.explore import unique
+
+    if statement.lists_tables:
+        msg = "SHOW TABLES goes to every format but Parquet"
+        raise UsageError(msg)
+    with steps.shown(), explorer.arrow(statement) as reader:
+        schema = reader.schema
+        names = unique(schema.names)
+        schema = pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
+        left = limit or None
+        try:
+            with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+                while left is None or left > 0:
+                    batch = explorer.session.waiting(lambda: next(reader, None))
+                    if batch is None:
+                        break
+                    part = batch if left is None else batch.slice(0, left)
+                    writer.write_batch(pa.RecordBatch.from_arrays(part.columns, schema=schema))
+                    left = None if left is None else left - part.num_rows
+        except (pa.ArrowException, NotImplementedError) as error:
+            msg = f"Parquet cannot hold this: {cut(str(error), 200)}; make it text: CAST(… AS VARCHAR)"
+            raise UsageError(msg) from error
+
+
+def run_text(explorer: Explorer, text: str, target: Target, steps: Steps) -> None:
+    """Answer every statement of a text."""
+    statements = explorer.statements(text)
+    if not statements:
+        msg = "there is no statement to answer; try SHOW TABLES"
+        raise UsageError(msg)
+    if len(statements) > 1 and (target.output is not None or target.form not in ("table", "md")):
+        msg = f"{len(statements)} statements make {len(statements)} answers; ask for one at a time in this format"
+        raise UsageError(msg)
+    if explorer.golden is None and not target.said_no_labels and any(map(explorer.needs_labels, statements)):
+        target.said_no_labels = True
+        common.note(_WITHOUT_LABELS)
+    for number, statement in enumerate(statements):
+        if number:
+            click.echo()
+        target.write(explorer, statement, steps)

@@ -1,0 +1,380 @@
+"""Questions in SQL over all runs of a database, read-only.
+
+Whatever is asked, only the relations that the question names are made, and what those are made from. Nothing that is
+asked can change the database, touch a file or reach the network: `kbeval.statements` lets questions through and
+nothing else, they run in a read-only transaction, and the engine itself is shut off from the world.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import re
+import sqlite3
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from kbeval.configs import config_of, without_secrets
+from kbeval.engine import Session
+from kbeval.errors import UsageError
+from kbeval.golden import Golden, load_golden
+from kbeval.metrics import did_you_mean
+from kbeval.scoring import ScoreOptions, Scoring, open_scoring
+from kbeval.sqlfiles import read_sql
+from kbeval.statements import Known, Statement, query_error, read_statements
+from kbeval.tables import Table, read_by, tables
+from kbeval.views import compare_macro
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+BATCH_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A table and its columns: name and type of each."""
+
+    table: Table
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The rows of an answer, a batch at a time; they can be gone through once."""
+
+    columns: tuple[str, ...]
+    batches: Iterator[list[tuple[Any, ...]]]
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """All rows that are left; for answers that are small by nature."""
+        return [row for batch in self.batches for row in batch]
+
+
+# --- asking --------------------------------------------------------------------------------------
+
+
+class Explorer:
+    """Answers questions about all runs of a database. See `open_explorer`."""
+
+    def __init__(
+        self,
+        database: str | os.PathLike[str],
+        golden: Golden | str | os.PathLike[str] | None,
+        options: ScoreOptions,
+    ) -> None:
+        self.database = Path(database)
+        self.golden = golden
+        # The golden file is read when something is made from it.
+        self._labels = golden if isinstance(golden, Golden) else None
+        self._options = replace(options, lazily=True)
+        self._stack = contextlib.ExitStack()
+        self._open: Scoring | None = None
+        self._seen: tuple[tuple[int, int] | None, ...] = ()
+        self._is_released = False
+        self._outline: Outline | None = None
+        self._defined: set[str] = set()
+
+    # The session and its snapshot are made when they are first needed, and anew when they are of no use any more.
+
+    @property
+    def scoring(self) -> Scoring:
+        """The open session over all runs."""
+        if self._open is not None and self._is_released and self._fingerprint() != self._seen:
+            self.forget()
+        if self._open is None:
+            self._seen = self._fingerprint()
+            self._open = self._stack.enter_context(open_scoring(self.database, self._labels, None, self._options))
+            prepare(self._open)
+        elif self._is_released:
+            self._open.source.__enter__()
+        self._is_released = False
+        return self._open
+
+    @property
+    def session(self) -> Session:
+        """The engine's session."""
+        return self.scoring.session
+
+    def forget(self) -> None:
+        """Drop everything that was made; the next question starts anew."""
+        self._open, self._is_released = None, False
+        self._defined.clear()
+        self._stack.close()
+
+    def release(self) -> None:
+        """Let other programs write to the database until the next question. If they do, everything is read anew."""
+        if self._open is not None and not self._is_released:
+            self._open.source.__exit__(None, None, None)
+            self._is_released = True
+
+    def close(self) -> None:
+        """End it."""
+        if self._outline is not None:
+            self._outline.close()
+        self.forget()
+
+    def _fingerprint(self) -> tuple[tuple[int, int] | None, ...]:
+        """Changes when the database does."""
+        found: list[tuple[int, int] | None] = []
+        for path in (self.database, Path(f"{self.database}-wal")):
+            try:
+                status = path.stat()
+            except OSError:
+                found.append(None)
+            else:
+                found.append((status.st_mtime_ns, status.st_size))
+        return tuple(found)
+
+    def statements(self, sql: str) -> list[Statement]:
+        """The statements of a text; refused unless all of them only read."""
+        return read_statements(self.session.connection, sql, Known(tables(), self._macros))
+
+    def one(self, sql: str) -> Statement:
+        """The one statement of a text."""
+        found = self.statements(sql)
+        if len(found) != 1:
+            msg = f"this must be one statement, not {len(found)}" if found else "there is no statement to answer"
+            raise UsageError(msg)
+        return found[0]
+
+    def needs_labels(self, statement: Statement) -> bool:
+        """Does it look at anything that is made from the golden file?"""
+        return any("golden_entries" in read_by(name) for name in self._reads(statement))
+
+    def _reads(self, statement: Statement) -> set[str]:
+        """The relations that it names, or a macro that it calls does."""
+        found = set(statement.reads)
+        for name in self._calls(statement):
+            found |= self._macros[name].reads
+        return found
+
+    def _calls(self, statement: Statement) -> list[str]:
+        """The macros that it calls, each after those that it calls itself."""
+        found: dict[str, None] = {}
+        for name in sorted(statement.macros):
+            found.update(dict.fromkeys([*self._calls(self._macros[name]), name]))
+        return list(found)
+
+    @functools.cached_property
+    def _macros(self) -> dict[str, Statement]:
+        """The table macros that there are, and what each of them selects."""
+        found: dict[str, Statement] = {}
+        connection = self.session.connection
+        for name, _, body in read_macros(connection):
+            (found[name],) = read_statements(connection, body, Known(tables(), found))
+        return found
+
+    def _define(self, statement: Statement) -> None:
+        """The engine takes a macro only when everything that it reads is there."""
+        session = self.session
+        for name, sql, _ in read_macros(session.connection):
+            if name in self._calls(statement) and name not in self._defined:
+                session.execute(sql)
+                self._defined.add(name)
+
+    def _read_labels(self) -> None:
+        if self._labels is None and self.golden is not None and not isinstance(self.golden, Golden):
+            self._labels = load_golden(self.golden)
+            # What was made without them may look different with them.
+            self.forget()
+
+    def make(self, *names: str) -> None:
+        """Make relations, unless they are there."""
+        # What others hand in may depend on the labels; the stored tables do not.
+        by_labels = {name for name in self.session.handed_in if not name.startswith("stored_")}
+        if any(by_labels & {name, *read_by(name)} for name in names):
+            self._read_labels()
+        try:
+            self.session.need(*names)
+        except BaseException:
+            # A stored table can be read once, and part of it is gone.
+            self.forget()
+            raise
+
+    @contextlib.contextmanager
+    def asking(self, statement: Statement) -> Iterator[Session]:
+        """A session in which the statement can be run, and nothing can be changed."""
+        self.make(*sorted(self._reads(statement)))
+        self._define(statement)
+        session = self.session
+        session.execute("BEGIN TRANSACTION READ ONLY")
+        try:
+            yield session
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error as error:
+            raise query_error(error) from error
+        finally:
+            # However it ended: a transaction that failed must be ended too.
+            with contextlib.suppress(duckdb.Error):
+                session.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def answering(self, statement: Statement) -> Iterator[Answer]:
+        """The answer to one statement, streamed."""
+        if statement.lists_tables:
+            rows: list[tuple[Any, ...]] = [(table.name, table.room, table.description) for table in self.tables()]
+            yield Answer(("name", "room", "description"), iter([rows]))
+            return
+        with self.asking(statement) as session:
+            cursor = session.execute(statement.sql)
+            columns = unique([str(column[0]) for column in cursor.description or ()])
+            yield Answer(columns, _batches(session, cursor))
+
+    @contextlib.contextmanager
+    def arrow(self, statement: Statement) -> Iterator[pa.RecordBatchReader]:
+        """The answer to one statement as Arrow batches."""
+        with self.asking(statement) as session:
+            connection = session.connection
+            yield session.waiting(lambda: connection.sql(statement.sql).to_arrow_reader(BATCH_ROWS))
+
+    def query(self, sql: str) -> Answer:
+        """The answer to one question; its rows are all in memory."""
+        with self.answering(self.one(sql)) as answer:
+            return Answer(answer.columns, iter([answer.rows()]))
+
+    def frame(self, sql: str) -> pl.DataFrame:
+        """The answer to one question as a Polars frame."""
+        statement = self.one(sql)
+        with self.asking(statement) as session:
+            return session.waiting(lambda: session.frame(statement.sql))
+
+    def tables(self) -> list[Table]:
+        """Everything that can be asked about."""
+        return list(tables().values())
+
+    def schema(self, name: str) -> Schema:
+        """A table's columns; nothing is read for it."""
+        table = tables().get(name.lower())
+        if table is None:
+            msg = f"there is no table {name!r}{did_you_mean(name.lower(), tables()) or '; .tables lists them all'}"
+            raise UsageError(msg)
+        if table.name == "query_scores":
+            self._read_labels()
+            numbers = [(column.name, "DOUBLE") for column in self.scoring.columns]
+            return Schema(table, (*Outline.KEYS, *numbers))
+        if self._outline is None:
+            self._outline = Outline(self._options)
+        return Schema(table, self._outline.columns(table.name))
+
+
+def prepare(scoring: Scoring) -> None:
+    """Make the scores a relation like any other, and hide what is secret."""
+    session = scoring.session
+
+    def load_runs(session: Session) -> None:
+        rows = [
+            (run.run_id, run.suite, _shown_config(run), run.aggregate_json, run.created_at, run.commit_hash or "")
+            for run in scoring.runs
+        ]
+        names = ("run_id", "suite", "config_snapshot_json", "aggregate_json", "created_at", "commit_hash")
+        columns = [f"UNNEST(${place}::VARCHAR[]) AS {name}" for place, name in enumerate(names, start=1)]
+        values = [[row[place] for row in rows] for place in range(len(names))]
+        session.execute(f"CREATE TABLE stored_runs AS SELECT {', '.join(columns)}", values)
+
+    session.add_loaders(
+        {
+            "stored_runs": load_runs,
+            "query_scores": lambda _: scoring.build_scores(),
+            "scores": lambda session: session.need("query_scores"),
+        }
+    )
+
+
+def table_macros() -> Sequence[str]:
+    """Statements that make table macros."""
+    return (compare_macro(),)
+
+
+_MACRO = re.compile(r"\s*CREATE\b.*?\bMACRO\s+(\w+)\s*\(.*?\)\s+AS\s+TABLE\s(.*?);?\s*", re.IGNORECASE | re.DOTALL)
+
+
+def read_macros(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str]]:
+    """Of each table macro its name, the statement that makes it, and what it selects."""
+    texts = [statement.query for text in table_macros() for statement in connection.extract_statements(text)]
+    matches = [(text, match) for text in texts if (match := _MACRO.fullmatch(text))]
+    return [(match[1].lower(), text, match[2]) for text, match in matches]
+
+
+def _shown_config(run: Any) -> str:  # noqa: ANN401  (a Run)
+    """A run's configuration without its secrets, as JSON; nothing where it cannot be read."""
+    config = config_of(run)
+    if not config:
+        return "{}" if run.config_json.strip() == "{}" else ""
+    text = json.dumps(without_secrets(config), ensure_ascii=False)
+    return text if text.isprintable() else json.dumps(without_secrets(config))
+
+
+def unique(names: Sequence[str]) -> tuple[str, ...]:
+    """No two columns of an answer have the same name: `n`, `n_1`."""
+    found: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        number, new = 0, name
+        while new.lower() in taken:
+            number += 1
+            new = f"{name}_{number}"
+        taken.add(new.lower())
+        found.append(new)
+    return tuple(found)
+
+
+def _batches(session: Session, cursor: duckdb.DuckDBPyConnection) -> Iterator[list[tuple[Any, ...]]]:
+    while batch := session.waiting(lambda: cursor.fetchmany(BATCH_ROWS)):
+        yield batch
+
+
+class Outline:
+    """The same relations over no runs at all: their columns and types, without reading a row of anybody's."""
+
+    KEYS = (("result_no", "BIGINT"), ("run_id", "VARCHAR"), ("query_id", "VARCHAR"))
+
+    def __init__(self, options: ScoreOptions) -> None:
+        self._columns: dict[str, tuple[tuple[str, str], ...]] = {}
+        self._stack = contextlib.ExitStack()
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="kbeval-"))
+        path = Path(folder) / "empty.db"
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.executescript(read_sql("schema.sql"))
+        # By spans, because then no relation is replaced by a simpler one.
+        options = replace(options, matching="span", lazily=True, on_step=None)
+        self._scoring = self._stack.enter_context(open_scoring(path, None, None, options))
+        prepare(self._scoring)
+
+    def columns(self, name: str) -> tuple[tuple[str, str], ...]:
+        """Name and type of each column of a relation."""
+        if name not in self._columns:
+            self._scoring.session.need(name)
+            described = self._scoring.session.rows(f'DESCRIBE "{name}"')
+            self._columns[name] = tuple((row[0], row[1]) for row in described)
+        return self._columns[name]
+
+    def close(self) -> None:
+        """Remove what was made."""
+        self._stack.close()
+
+
+@contextlib.contextmanager
+def open_explorer(
+    database: str | os.PathLike[str],
+    golden: Golden | str | os.PathLike[str] | None = None,
+    options: ScoreOptions | None = None,
+) -> Iterator[Explorer]:
+    """Ask anything about all runs of a database. Without a golden file there are no labels."""
+    if golden is not None and not isinstance(golden, Golden) and not Path(golden).is_file():
+        # To be said at once, even where nobody asks about labels.
+        golden = load_golden(golden)
+    explorer = Explorer(database, golden, options or ScoreOptions())
+    try:
+        yield explorer
+    finally:
+        explorer.close()

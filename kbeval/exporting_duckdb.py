@@ -1,0 +1,155 @@
+"""All relations of a database's runs as one DuckDB file, for any client that opens such files.
+
+Tables are copied in batches, so memory stays bounded. The file is made under another name and takes its place when it
+is whole. The session itself cannot write files; a second connection does, to which the rows are streamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from kbeval.engine import DEFAULT_MEMORY_LIMIT, Session, first_line
+from kbeval.errors import KbevalError, UsageError
+from kbeval.explore import BATCH_ROWS, Explorer, table_macros
+from kbeval.files import is_same_file, umask
+from kbeval.scoring import ScoreOptions
+from kbeval.sqlfiles import read_sql
+from kbeval.tables import reads_of, tables
+
+# Steps on the way that hold stored rows once more, or pieces that nobody asks for.
+_LEFT_OUT = frozenset(("parsed", "parsed_hits", "anchor_rows", "span_pieces", "span_sets", "shared_text"))
+# Views in the session that are worth their space as tables: what people look at first.
+_ALWAYS_TABLES = frozenset(("scores", "hits", "results"))
+
+
+def export_duckdb(
+    explorer: Explorer,
+    path: Path,
+    *,
+    options: ScoreOptions,
+    replace: bool = False,
+    never: Sequence[str | os.PathLike[str]] = (),
+) -> list[str]:
+    """Write the file; returns the names of the tables and views in it."""
+    with _draft_of(path, replace, never) as draft, _target(draft, options) as target:
+        target.execute(read_sql("macros.sql"))
+        names = [name for name in _in_order() if name not in _LEFT_OUT]
+        explorer.make(*names)
+        for name in names:
+            _copy(explorer.session, target, name)
+        for sql in table_macros():
+            target.execute(sql)
+    return names
+
+
+def _in_order() -> list[str]:
+    """Every relation after those that it reads from."""
+    found: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name in found or name not in tables():
+            return
+        for other in sorted(reads_of(name)):
+            if other != name:
+                visit(other)
+        found[name] = None
+
+    # What the views read comes before them, the scores included.
+    for name in sorted(tables(), key=lambda name: tables()[name].room == "views"):
+        visit(name)
+    return list(found)
+
+
+def _copy(session: Session, target: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Make one relation in the file: a view where it is one, else a table."""
+    ((view,),) = session.rows(
+        "SELECT (SELECT sql FROM duckdb_views() WHERE view_name = $1 AND NOT internal AND NOT temporary)", [name]
+    )
+    # What is read from the columnar copy is a view here, and must be rows there.
+    stays_view = view is not None and name not in _ALWAYS_TABLES and "read_parquet" not in str(view)
+    if stays_view and _copy_view(target, name, str(view)):
+        return
+    described = session.rows(f'DESCRIBE "{name}"')
+    # A column that is null everywhere has no type of its own.
+    types = {'"NULL"': "INTEGER"}
+    columns = ", ".join(f"{_quoted(row[0])} {types.get(row[1], row[1])}" for row in described)
+    target.execute(f"CREATE TABLE {_quoted(name)} ({columns})")
+    connection = session.connection
+    reader = connection.sql(f"SELECT * FROM {_quoted(name)}").to_arrow_reader(BATCH_ROWS)
+    target.register("arriving", reader)
+    try:
+        # Ctrl-C reaches the reading side, and the writing side fails with it.
+        session.waiting(lambda: target.execute(f"INSERT INTO {_quoted(name)} SELECT * FROM arriving"))
+    finally:
+        target.unregister("arriving")
+        reader.close()
+
+
+def _copy_view(target: duckdb.DuckDBPyConnection, name: str, sql: str) -> bool:
+    """Not where it reads something that the file does not have; then its rows are copied."""
+    try:
+        target.execute(sql)
+        target.execute(f"DESCRIBE {_quoted(name)}").fetchall()
+    except duckdb.Error:
+        with contextlib.suppress(duckdb.Error):
+            target.execute(f"DROP VIEW IF EXISTS {_quoted(name)}")
+        return False
+    return True
+
+
+def _quoted(name: Any) -> str:  # noqa: ANN401  (text)
+    return '"' + str(name).replace('"', '""') + '"'
+
+
+@contextlib.contextmanager
+def _target(draft: Path, options: ScoreOptions) -> Iterator[duckdb.DuckDBPyConnection]:
+    try:
+        settings: dict[str, Any] = {"memory_limit": options.memory_limit or DEFAULT_MEMORY_LIMIT}
+        if options.threads is not None:
+            settings["threads"] = options.threads
+        settings["preserve_insertion_order"] = False
+        settings["temp_directory"] = str(draft.parent / "spill")
+        with duckdb.connect(str(draft), config=settings) as connection:
+            connection.execute("SET python_enable_replacements = false")
+            yield connection
+            connection.execute("CHECKPOINT")
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error as error:
+        msg = f"the file cannot be written: {first_line(error)}"
+        raise KbevalError(msg) from error
+
+
+@contextlib.contextmanager
+def _draft_of(path: Path, replace: bool, never: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
+    """A file to write, in a folder of its own beside the place that it takes in the end."""
+    try:
+        path = path.resolve()
+        if any(is_same_file(path, Path(other)) for other in never):
+            msg = f"{path} is what the numbers are made from; name another file"
+            raise UsageError(msg)
+        if path.is_dir():
+            msg = f"{path} is a directory; name a file"
+            raise UsageError(msg)
+        if path.exists() and not replace:
+            msg = f"{path} is there already; --replace overwrites it"
+            raise UsageError(msg)
+        if path.exists() and not path.is_file():
+            msg = f"{path} is no file; name one"
+            raise UsageError(msg)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name[:50]}.") as folder:
+            draft = Path(folder) / path.name
+            yield draft
+            draft.chmod(0o666 & ~umask())
+            draft.replace(path)
+    except (OSError, ValueError) as error:
+        msg = f"{path} cannot be written: {getattr(error, 'strerror', None) or error}"
+        raise UsageError(msg) from error

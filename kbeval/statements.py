@@ -1,0 +1,247 @@
+"""What a question in SQL reads, decided by the engine's own parser before anything runs.
+
+Only what reads is let through, and of that only the tables and functions that are known to be harmless: lists of what
+is allowed, not of what is forbidden, because the engine learns new things with every version.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from kbeval.errors import UsageError
+from kbeval.metrics import did_you_mean
+from kbeval.text import cut
+
+# Parts of a query that the engine's parser may find: what reads, and nothing that writes.
+_NODES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))
+_TABLE_REFS = frozenset(
+    ("BASE_TABLE", "SUBQUERY", "JOIN", "TABLE_FUNCTION", "EXPRESSION_LIST", "EMPTY", "EMPTY_FROM", "PIVOT", "SHOW_REF")
+)
+_MODIFIERS = frozenset(("ORDER_MODIFIER", "LIMIT_MODIFIER", "LIMIT_PERCENT_MODIFIER", "DISTINCT_MODIFIER"))
+_ORDERS = frozenset(("ORDER_DEFAULT", "ASCENDING", "DESCENDING"))
+_PARTS = _NODES | _TABLE_REFS | _MODIFIERS | _ORDERS
+# Tables and functions that the engine brings along, and that look at nothing but the query and the session itself.
+_CATALOGUE = frozenset(("duckdb_functions", "duckdb_keywords", "duckdb_types"))
+_TABLE_FUNCTIONS = _CATALOGUE | {"range", "generate_series", "unnest", "json_each", "json_tree", "repeat", "repeat_row"}
+# Functions of a value that reach outside or change something; names of this form may come with any version.
+_FORBIDDEN_FUNCTIONS = re.compile(
+    r"(read|write|copy|load|install|http|parquet|sqlite|query|json_execute)_.*|getenv|glob|query|nextval|setval|currval"
+    r"|.*_scan|which_secret|setseed"
+)
+_EXPLAIN = re.compile(
+    r"((?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*)EXPLAIN\b((?:\s+ANALYZE\b|\s*\(\s*(?:ANALYZE|FORMAT\s+\w+|\s|,)+\))?)(.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_POSSIBLE = "only questions are possible here: SELECT, WITH, FROM, VALUES, DESCRIBE, SUMMARIZE, EXPLAIN"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement that only reads: its text, the relations that it names, and the macros that it calls."""
+
+    sql: str
+    reads: frozenset[str]
+    macros: frozenset[str] = frozenset()
+    # Its answer is a drawing over several lines, not a table.
+    is_plan: bool = False
+    # It asks which tables there are; that is for the explorer to answer, who knows those not yet made.
+    lists_tables: bool = False
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a statement may name: relations, and table macros of our own."""
+
+    relations: Collection[str]
+    macros: Collection[str] = ()
+
+
+def read_statements(connection: duckdb.DuckDBPyConnection, sql: str, known: Known) -> list[Statement]:
+    """The statements of a text, each checked; the first that does more than read is refused, and nothing is run."""
+    if "\0" in sql or any("\ud800" <= character <= "\udfff" for character in sql):
+        msg = "the query holds a character that is none (null, or half of one); save it as UTF-8 text"
+        raise UsageError(msg)
+    try:
+        found = connection.extract_statements(sql)
+    except duckdb.Error as error:
+        raise query_error(error) from error
+    return [_checked(connection, statement, known) for statement in found]
+
+
+def _checked(connection: duckdb.DuckDBPyConnection, statement: Any, known: Known) -> Statement:  # noqa: ANN401  (the engine's)
+    text = statement.query.strip()
+    if statement.named_parameters:
+        msg = f"the query has parameters ({', '.join(sorted(statement.named_parameters))}); write the values out"
+        raise UsageError(msg)
+    if statement.type == duckdb.StatementType.EXPLAIN:
+        return _explained(connection, text, known)
+    if statement.type == duckdb.StatementType.MULTI:
+        msg = "this statement is several in one; say which columns PIVOT makes: PIVOT … ON metric IN ('mrr', 'refused')"
+        raise UsageError(msg)
+    if statement.type != duckdb.StatementType.SELECT:
+        kind = statement.type.name.replace("_", " ")
+        msg = f"{kind} is refused: {_POSSIBLE}"
+        raise UsageError(msg)
+    return _Reading(known).statement(text, _tree(connection, text))
+
+
+def _explained(connection: duckdb.DuckDBPyConnection, text: str, known: Known) -> Statement:
+    """EXPLAIN runs what follows it when it says ANALYZE, so that must be a question too."""
+    match = _EXPLAIN.fullmatch(text)
+    inner = read_statements(connection, match[3], known) if match else []
+    if match is None or len(inner) != 1:
+        msg = f"this form of EXPLAIN is not known; write EXPLAIN or EXPLAIN ANALYZE before a question: {_POSSIBLE}"
+        raise UsageError(msg)
+    (question,) = inner
+    return Statement(f"EXPLAIN{match[2]} {question.sql}", question.reads, question.macros, is_plan=True)
+
+
+def _tree(connection: duckdb.DuckDBPyConnection, text: str) -> Any:  # noqa: ANN401  (what the parser found, as JSON)
+    try:
+        ((found,),) = connection.execute("SELECT CAST(json_serialize_sql($1) AS VARCHAR)", [text]).fetchall()
+        tree = json.loads(found)
+    except (duckdb.Error, ValueError, RecursionError) as error:
+        msg = "this statement cannot be checked; write it more simply"
+        raise UsageError(msg) from error
+    if tree.get("error") or len(tree.get("statements", ())) != 1:
+        msg = f"this statement cannot be checked ({tree.get('error_message') or 'several statements'}); {_POSSIBLE}"
+        raise UsageError(msg)
+    return tree["statements"][0]
+
+
+class _Reading:
+    """Walks over what the parser found, and notes what is read."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self._reads: set[str] = set()
+        self._macros: set[str] = set()
+        self._lists_tables = False
+
+    def statement(self, text: str, tree: Mapping[str, Any]) -> Statement:
+        try:
+            self._walk(tree, frozenset())
+        except RecursionError as error:
+            msg = "this statement is nested too deeply; write it more simply"
+            raise UsageError(msg) from error
+        return Statement(text, frozenset(self._reads), frozenset(self._macros), lists_tables=self._lists_tables)
+
+    def _walk(self, part: Any, names: frozenset[str]) -> None:  # noqa: ANN401  (any JSON)
+        """`names`: the tables that a WITH around this part defines."""
+        if isinstance(part, list):
+            for inner in part:
+                self._walk(inner, names)
+        elif isinstance(part, dict):
+            if "class" in part:
+                self._check_expression(part)
+            elif isinstance(part.get("type"), str):
+                self._check_part(part, part["type"], names)
+            names = self._with_definitions(part, names)
+            for key, inner in part.items():
+                if key != "cte_map":
+                    self._walk(inner, names)
+
+    def _with_definitions(self, part: Mapping[str, Any], names: frozenset[str]) -> frozenset[str]:
+        """Each definition of a WITH sees those before it, and itself only where it is recursive."""
+        if part.get("type") in ("RECURSIVE_CTE_NODE", "CTE_NODE"):
+            names |= {_name(part["cte_name"])}
+        for definition in _definitions(part):
+            name = _name(definition["key"])
+            # A name like that of a file would be that file wherever the definition is not seen.
+            if not re.fullmatch(r"[\w -]+", name):
+                msg = f"{cut(name, 80)!r} cannot be defined by WITH; use letters, digits and _ in its name"
+                raise UsageError(msg)
+            self._walk(definition["value"], names)
+            names |= {name}
+        return names
+
+    def _check_part(self, part: Mapping[str, Any], kind: str, names: frozenset[str]) -> None:
+        if kind in ("BASE_TABLE", "SHOW_REF"):
+            self._read_table(part, kind, names)
+        elif kind == "TABLE_FUNCTION":
+            self._call(part["function"])
+        elif kind.endswith("_NODE") and kind not in _NODES:
+            msg = f"{kind.partition('_')[0]} is refused: {_POSSIBLE}"
+            raise UsageError(msg)
+        elif kind not in _PARTS and not kind.endswith("TYPE_INFO"):
+            msg = f"this kind of statement is not known here ({kind}); {_POSSIBLE}"
+            raise UsageError(msg)
+
+    def _read_table(self, part: Mapping[str, Any], kind: str, names: frozenset[str]) -> None:
+        path = [str(step) for step in (part.get("qualified_name") or {}).get("path") or () if step]
+        if not path and kind == "SHOW_REF":
+            return  # DESCRIBE of a query, which is walked like any other
+        name = _name(path[-1]) if path else ""
+        if kind == "SHOW_REF" and name in ('"tables"', "__show_tables_expanded"):
+            self._lists_tables = True
+        elif len(path) == 1 and (name in names or name in _CATALOGUE):
+            pass
+        elif name in self._known.relations and [_name(step) for step in path[:-1]] in (
+            [],
+            ["main"],
+            ["memory", "main"],
+        ):
+            self._reads.add(name)
+        else:
+            hint = did_you_mean(name, self._known.relations)
+            msg = f"there is no table {cut('.'.join(path), 80)!r}{hint or '; .tables or SHOW TABLES lists them all'}"
+            raise UsageError(msg)
+
+    def _call(self, function: Mapping[str, Any]) -> None:
+        """A function that gives a table."""
+        name = _name(function["function_name"])
+        if name in self._known.macros:
+            self._macros.add(name)
+        elif name not in _TABLE_FUNCTIONS:
+            possible = ", ".join(sorted((_TABLE_FUNCTIONS - _CATALOGUE) | set(self._known.macros)))
+            why = "no files, no network, no settings"
+            msg = f"the table function {cut(name, 80)!r} is refused: {why}; possible: {possible}"
+            raise UsageError(msg)
+
+    @staticmethod
+    def _check_expression(part: Mapping[str, Any]) -> None:
+        name = _name(part.get("function_name") or "")
+        if part["class"] in ("FUNCTION", "WINDOW") and _FORBIDDEN_FUNCTIONS.fullmatch(name):
+            msg = f"the function {cut(name, 80)!r} is refused: no files, no network, no settings, no environment"
+            raise UsageError(msg)
+
+
+def _definitions(part: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    definitions = part.get("cte_map")
+    yield from (definitions.get("map") or ()) if isinstance(definitions, dict) else ()
+
+
+def _name(text: str) -> str:
+    """Names are the same in small letters and large ones."""
+    return text.lower()
+
+
+def query_error(error: duckdb.Error) -> UsageError:
+    """What the engine says about a query as one line: what, what there is instead, and where."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    what = re.sub(r"^[A-Z]\w+( \w+)? Error: ", "", lines[0]).rstrip("!.")
+    if "pytz" in what:
+        what = "a time with a time zone cannot be shown; make it text: CAST(… AS VARCHAR)"
+    there = [line.strip() for line in lines[1:] if line.startswith("Candidate bindings: ")]
+    what = "; ".join([what, *(f"there is {line.removeprefix('Candidate bindings: ')}" for line in there)])
+    return UsageError(f"the query cannot be answered: {what}{_place(lines)}")
+
+
+def _place(lines: list[str]) -> str:
+    """Where in the query; the engine shows the line, and marks the place below it."""
+    for line, marks in itertools.pairwise(lines):
+        match = re.match(r"LINE (\d+): ", line)
+        if match and marks.strip().startswith("^"):
+            column = marks.index("^")
+            near = cut(line[column:], 40)
+            # A long line is shown in part, and then nobody knows the column.
+            at = f", column {column - match.end() + 1}" if not line[match.end() :].startswith("...") else ""
+            return f" (line {match[1]}{at}: {near})" if near else f" (line {match[1]}{at}, at its end)"
+    return ""
