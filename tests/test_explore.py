@@ -181,7 +181,7 @@ def test_the_outline_tells_the_truth(explorer: Explorer) -> None:
 
 
 def test_what_is_not_for_asking_is_not_listed() -> None:
-    assert not {"sides", "pairs", "hits_to_keep", "stored_runs", "golden_entries", "settings"} & set(tables())
+    assert not {"compared", "pairs", "hits_to_keep", "stored_runs", "golden_entries", "settings"} & set(tables())
     assert {"runs", "hits", "scores", "query_scores", "answered"} <= set(tables())
 
 

@@ -184,7 +184,7 @@ class Prompt:
         for example in _EXAMPLES:
             click.echo(example)
         for example, name in written:
-            click.echo(f"{example}  {common.paint(f'-- {name}', 'dim')}")
+            click.echo(f"{example.rstrip(';')};  {common.paint(f'-- {name}', 'dim')}")
 
     def _format(self, form: str) -> None:
         possible = [name for name in ROW_FORMATS if name != "parquet"]
