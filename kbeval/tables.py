@@ -55,20 +55,18 @@ def _read_head(name: str, room: str, text: str) -> Table:
     examples: list[str] = []
     current: list[str] = []
     for line in head:
-        match = re.match(rf"({re.escape(name)}|columns|kind|example|examples):\s*(.*)", line)
-        if match and match[1].startswith("example"):
+        match = re.match(rf"({re.escape(name)}|columns|kind|example):\s*(.*)", line)
+        if match and match[1] == "example":
             current = []
             examples.append(match[2])
-            fields[f"example {len(examples)}"] = current
         elif match:
             current = fields.setdefault(match[1], [])
             current.append(match[2])
         else:
             current.append(line.strip())
-    asked = [" ".join([first, *fields[f"example {number}"]]).strip() for number, first in enumerate(examples, 1)]
     description = " ".join(" ".join(fields.get(name, ())).split())
     notes = "\n".join(line for line in fields.get("columns", ()) if line)
-    return Table(name, room, description, notes, tuple(query for query in asked if query))
+    return Table(name, room, description, notes, tuple(examples))
 
 
 @functools.cache
