@@ -30,6 +30,7 @@ _UPSERT = """
 
 def spans_to_keep(session: Session) -> list[ChunkSpans]:
     """What this session has seen and the archive does not hold yet, in a fixed order."""
+    _simplify(session)
     session.need("chunks_to_keep", "unknown_hits")
     found = session.rows("SELECT *, 'chunks' FROM chunks_to_keep ORDER BY chunk_id, chunker_version")
     # Where the tables know every chunk, nobody needs to ask the rows.
@@ -38,6 +39,23 @@ def spans_to_keep(session: Session) -> list[ChunkSpans]:
         session.need("hits_to_keep")
         found += session.rows("SELECT *, 'hits' FROM hits_to_keep ORDER BY chunk_id, chunker_version")
     return found
+
+
+def _simplify(session: Session) -> None:
+    """Where all runs are of one chunker, the chunks of all hits are: nobody needs to ask which hit is of which run."""
+    session.need("runs", "hits")
+    ((versions, unknown),) = session.rows(
+        "SELECT COUNT(DISTINCT chunker_version), COUNT(*) - COUNT(chunker_version) FROM runs"
+    )
+    if versions == 1 and not unknown:
+        session.add_loaders({"hit_chunks": _load_hit_chunks})
+
+
+def _load_hit_chunks(session: Session) -> None:
+    session.execute(
+        "CREATE TABLE hit_chunks AS SELECT chunk_id, (SELECT MIN(chunker_version) FROM runs) AS chunker_version"
+        " FROM (SELECT DISTINCT chunk_id FROM hits WHERE chunk_id IS NOT NULL)"
+    )
 
 
 @dataclass(frozen=True)

@@ -103,9 +103,33 @@ class Metric:
         """The expression with `:k` filled in."""
         return self.expression if k is None else re.sub(r":k\b", str(k), self.expression)
 
+    def of_one_row(self, k: int | None) -> str | None:
+        """Its value where a query has one row in its grain, which needs no grouping; None where it takes more.
+
+        The greatest of one value is that value.
+        """
+        expression = self.expression_at(k).strip()
+        if self.grain != "answered" or not expression.upper().startswith("MAX(") or not expression.endswith(")"):
+            return None
+        inner = expression[len("MAX(") : -1]
+        depth = 0
+        for character in inner:
+            depth += (character == "(") - (character == ")")
+            if depth < 0:
+                return None
+        is_plain = not re.search(r"['\"]|--|/\*|\b(DISTINCT|ORDER|FILTER|OVER)\b", inner, re.IGNORECASE)
+        return inner if depth == 0 and is_plain and "," not in _without_groups(inner) else None
+
     def with_ks(self, extra: Iterable[int]) -> Metric:
         """The same metric at more values of k; one that has no k stays as it is."""
         return replace(self, ks=tuple(sorted({*self.ks, *extra}))) if self.ks else self
+
+
+def _without_groups(expression: str) -> str:
+    """The outermost level alone: what stands in parentheses is left out."""
+    while (shorter := re.sub(r"\([^()]*\)", "", expression)) != expression:
+        expression = shorter
+    return expression
 
 
 def parse_metric(text: str, origin: str, name: str | None = None) -> Metric:

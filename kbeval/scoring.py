@@ -204,22 +204,20 @@ class Scoring:
 
     def scoring_sql(self) -> str:
         """The one query that computes every metric of every run."""
-        number = {column: f"m{place}" for place, column in enumerate(self.columns)}
-        choices = [
-            f'CASE WHEN {metric.condition} THEN {number[column]} END AS "{column.name}"'
-            for metric in self.metrics
-            for column in metric.columns
-        ]
+        values: dict[str, list[str]] = {}
+        choices = []
+        for place, (metric, column) in enumerate((m, column) for m in self.metrics for column in m.columns):
+            value = metric.of_one_row(column.k)
+            if value is None:
+                expression = f"CAST((\n{metric.expression_at(column.k)}\n) AS DOUBLE) AS m{place}"
+                values.setdefault(metric.grain, []).append(expression)
+            else:
+                value = f"CAST((\n{value}\n) AS DOUBLE)"
+            choices.append(f'CASE WHEN {metric.condition} THEN {value or f"m{place}"} END AS "{column.name}"')
         passes = []
-        for grain in dict.fromkeys(metric.grain for metric in self.metrics):
-            values = [
-                f"CAST((\n{metric.expression_at(column.k)}\n) AS DOUBLE) AS {number[column]}"
-                for metric in self.metrics
-                if metric.grain == grain
-                for column in metric.columns
-            ]
+        for grain, expressions in values.items():
             passes.append(
-                f"JOIN (SELECT result_no, {', '.join(values)} FROM {grain} GROUP BY result_no) AS {grain}_values"
+                f"JOIN (SELECT result_no, {', '.join(expressions)} FROM {grain} GROUP BY result_no) AS {grain}_values"
                 " USING (result_no)"
             )
         return compose("query_scores", choices=",\n    ".join(choices), values="\n".join(passes))

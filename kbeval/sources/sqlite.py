@@ -251,10 +251,12 @@ class SqliteSource:
         names = [name for name in ("rowid", "_rowid_", "oid") if name not in self.columns["eval_query_results"]]
         if not names or table["type"] != "table" or table["wr"]:
             return "ROW_NUMBER() OVER ()"
-        (ends,) = self._rows(
-            f"SELECT COALESCE(MIN({names[0]}), 0) AS low, COALESCE(MAX({names[0]}), 0) AS high FROM eval_query_results"
+        # Each end on its own, which SQLite finds at once; both in one question would read the whole table.
+        low, high = (
+            self._rows(f"SELECT COALESCE({end}({names[0]}), 0) AS n FROM eval_query_results")[0]["n"]
+            for end in ("MIN", "MAX")
         )
-        return names[0] if ends["low"] >= 0 and ends["high"] < 2**ROW_BITS else "ROW_NUMBER() OVER ()"
+        return names[0] if low >= 0 and high < 2**ROW_BITS else "ROW_NUMBER() OVER ()"
 
     def result_json(self, run_id: str, query_id: str) -> str | None:
         """One stored row as it stands."""

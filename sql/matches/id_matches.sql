@@ -3,18 +3,24 @@
 -- kind: table
 WITH found AS (
     SELECT h.result_no, h.chunk_id, h.rank, h.position
-    FROM results AS r
-    JOIN expected_chunks AS e ON e.query_id = r.query_id
-    JOIN hits AS h ON h.result_no = r.result_no AND h.chunk_id = e.chunk_id
+    FROM wanted_chunks AS w
+    JOIN hits AS h ON h.result_no = w.result_no AND h.chunk_id = w.chunk_id
 ),
 
 best AS (
-    SELECT result_no, chunk_id, MIN(rank) AS rank
+    SELECT result_no, chunk_id, MIN(rank) AS rank, MIN(position) AS position, COUNT(*) AS n
     FROM found
     GROUP BY result_no, chunk_id
 )
 
-SELECT b.result_no, MIN(f.position) AS position, b.rank, b.chunk_id AS place
+SELECT result_no, position, rank, chunk_id AS place
+FROM best
+WHERE n = 1
+
+-- Only what came back twice needs a second look: where did it stand at its best rank?
+UNION ALL
+SELECT b.result_no, MIN(f.position), b.rank, b.chunk_id
 FROM best AS b
 JOIN found AS f ON f.result_no = b.result_no AND f.chunk_id = b.chunk_id AND f.rank = b.rank
+WHERE b.n > 1
 GROUP BY b.result_no, b.chunk_id, b.rank

@@ -6,6 +6,7 @@
 --     JOIN (SELECT result_no, <expression> AS m0, … FROM <grain> GROUP BY result_no) … USING (result_no)
 -- and {choices} keeps each value only where its metric applies:
 --     CASE WHEN <over> THEN m0 END AS "hit_at_k.1"
+-- A metric of the grain `answered`, where a query has one row, needs no pass: its value is taken from that row.
 SELECT
     result_no,
     answered.run_id,

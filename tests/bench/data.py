@@ -88,6 +88,56 @@ def make_database(
     return database, golden
 
 
+def make_history(folder: Path, runs: int, queries: int, hits: int, *, first: int = 0) -> tuple[Path, Path]:
+    """As `make_database`, for a history too large to be written one value at a time: rows are put together from
+    pieces that are JSON already. `first`: the number of the first run, for another part of the same history.
+    """
+    folder.mkdir(exist_ok=True, parents=True)
+    database, golden = make_database(folder, runs=0, queries=queries, hits=hits)
+    source = random.Random(20260400 + first)
+    chunks = _chunks("md@1")
+    snippets = ["".join(source.choices("abcdefgh ", k=390)) for _ in range(500)]
+    labels = [json.loads(line) for line in golden.read_text().splitlines()]
+    places = {chunk["chunk_id"]: place for place, chunk in enumerate(chunks)}
+    right = [places[entry["expected_chunk_ids"][0]] if "expected_chunk_ids" in entry else -1 for entry in labels]
+    hit_texts = [json.dumps({**chunk, "snippet": source.choice(snippets)})[1:] for chunk in chunks]
+    citations = [json.dumps({"marker": "[#1]", "citation": chunk["citation"]}) for chunk in chunks]
+    with closing(sqlite3.connect(database)) as connection:
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
+        for run in range(first, first + runs):
+            name = f"nightly-{run:04d}"
+            created = f"{2020 + run // 336}-{run // 28 % 12 + 1:02d}-{run % 28 + 1:02d}"
+            connection.execute(
+                "INSERT INTO eval_runs VALUES (?, 'nightly', ?, '', NULL, ?)",
+                (name, json.dumps({"chunker_version": "md@1", "eval_k": hits}), created),
+            )
+            rows = []
+            for number, label in enumerate(right):
+                found = [source.randrange(len(chunks)) for _ in range(hits)]
+                if label >= 0 and source.random() < 0.8:
+                    found[min(int(source.expovariate(0.5)), hits - 1)] = label
+                ranked = ", ".join(f'{{"rank": {rank}, {hit_texts[c]}' for rank, c in enumerate(found, start=1))
+                cited = ", ".join(citations[c] for c in found[:2])
+                grounded = "true" if number % 25 else "false"
+                rows.append(
+                    (
+                        name,
+                        f"q{number:06d}",
+                        (
+                            f'{{"query_id": "q{number:06d}", "elapsed_ms": {source.randint(20, 900)}, "error": null,'
+                            f' "hits_top_k": [{ranked}], "answer": {{"answer": "{source.choice(snippets)}",'
+                            f' "grounded": {grounded}, "citations": [{cited}]}}}}'
+                        ),
+                    )
+                )
+            connection.executemany("INSERT INTO eval_query_results VALUES (?, ?, ?)", rows)
+        connection.commit()
+    named = folder / f"history-{runs}x{queries}x{hits}.db"
+    database.rename(named)
+    return named, golden
+
+
 def _same_place(label: int, version: str) -> int:
     """The chunk of another version that holds the middle of a chunk of md@1."""
     doc, place = divmod(label, LINES_PER_DOCUMENT // LINES_PER_CHUNK["md@1"])
