@@ -188,3 +188,26 @@ def test_printed_names_parse_back() -> None:
         find_column(metrics, "hit_at.5")
     with pytest.raises(UsageError, match=r"hit_at_k\.10"):
         find_column(metrics, "hit_at_k.7")
+
+
+@pytest.mark.parametrize(
+    ("expression", "plain"),
+    [
+        ("MAX(CASE WHEN failed THEN 1 ELSE 0 END)", "CASE WHEN failed THEN 1 ELSE 0 END"),
+        ("max(COALESCE(elapsed_ms, 0))", "COALESCE(elapsed_ms, 0)"),
+        ("MAX(elapsed_ms) - MIN(elapsed_ms)", None),
+        ("MAX(elapsed_ms) + (1)", None),
+        ("MAX(elapsed_ms, 2)", None),
+        ("MAX(DISTINCT elapsed_ms)", None),
+        ("MAX(elapsed_ms) FILTER (WHERE failed)", None),
+        ("MAX(CASE WHEN lang = ')' THEN 1 END)", None),
+        ("MAX(elapsed_ms -- )\n)", None),
+        ("SUM(elapsed_ms)", None),
+    ],
+)
+def test_a_value_of_one_row_is_taken_without_grouping_only_where_that_is_the_same(
+    expression: str, plain: str | None
+) -> None:
+    metric = Metric("own", "", expression, grain="answered")
+    assert metric.of_one_row(None) == plain
+    assert Metric("own", "", expression, grain="matched").of_one_row(None) is None
