@@ -54,7 +54,7 @@ def score_trace(
     with tempfile.TemporaryDirectory(prefix="kbeval-") as folder:
         database = Path(folder) / "trace.db"
         write_runs(database, [run])
-        scored = score_runs(database, gold, ["trace"], replace(options, extra_ks=(*options.extra_ks, k)))
+        scored = score_runs(database, gold, ["trace"], replace(options, extra_ks=(*options.extra_ks, k), cache="off"))
     aggregate = scored.aggregates["trace"]
     numbers = aggregate.extra
     passed = all(
