@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -81,6 +82,9 @@ class Cache:
         if not self.folder.is_dir():
             self.folder.mkdir(mode=0o700)
             (self.folder / "CACHEDIR.TAG").write_text(_TAG, encoding="utf-8")
+        elif hasattr(os, "geteuid") and self.folder.stat().st_uid != os.geteuid():
+            # What somebody else put there is not to be believed.
+            raise PermissionError(self.folder)
         self._lock = (self.folder / "lock").open("a", encoding="utf-8")
         self._flock(exclusive=False)
         self.stamp = settled_stamp(self.database)
