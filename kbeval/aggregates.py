@@ -199,6 +199,14 @@ def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, s
 
 
 def _aggregate(scoring: Scoring, totals: Totals, run: Run) -> AggregateMetrics:
+    values, counts = numbers_of(scoring, totals, run)
+    known = {name: values.pop(name) for name in CONTRACT}
+    ordered = {name: counts[name] for name in (*CONTRACT, *sorted(counts.keys() - set(CONTRACT)))}
+    return AggregateMetrics(**known, extra=values, ledger={"metrics": ordered})
+
+
+def numbers_of(scoring: Scoring, totals: Totals, run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Every number that a run has, by metric, and how many queries each was computed over."""
     values: dict[str, Any] = {}
     counts: dict[str, Any] = {}
     config = config_of(run)
@@ -215,9 +223,7 @@ def _aggregate(scoring: Scoring, totals: Totals, run: Run) -> AggregateMetrics:
             continue
         values[metric.name] = found if metric.ks else found[None]
         counts[metric.name] = {"scored": scored, "not_applicable": skipped}
-    known = {name: values.pop(name) for name in CONTRACT}
-    ordered = {name: counts[name] for name in (*CONTRACT, *sorted(counts.keys() - set(CONTRACT)))}
-    return AggregateMetrics(**known, extra=values, ledger={"metrics": ordered})
+    return values, counts
 
 
 def _number(metric: Metric, made_of: Sequence[Any], scored: int) -> Number | dict[str, Number]:
@@ -310,16 +316,23 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
     traces = {run.run_id for run in scoring.runs if imported_from(config_of(run)) == "grounded"}
     for run_id, aggregate in scored.aggregates.items():
         ledger = aggregate.ledger
-        if ledger["rows"] and ledger["rows"] == ledger["unknown"]:
-            yield f"run {run_id}: none of its queries is in {scoring.golden.path}; is that the right golden file?"
-            continue
-        if ledger["missing"]:
-            missing = counted(ledger["missing"], "golden query", "golden queries")
-            counted_so = "counted as answered, with nothing in it" if run_id in traces else treated
-            yield f"run {run_id}: no row for {missing}, {counted_so}"
-        if ledger["unknown"]:
-            unknown = counted(ledger["unknown"], "row")
-            yield f"run {run_id}: {unknown} without a golden query, counted in totals only"
+        yield from gap_warnings(
+            run_id, scoring.golden, ledger["rows"], ledger["unknown"], MISSING_TRACES if run_id in traces else treated
+        )
+
+
+MISSING_TRACES = "counted as answered, with nothing in it"
+
+
+def gap_warnings(run_id: str, golden: Golden, rows: int, unknown: int, treated: str) -> Iterator[str]:
+    """What to say where run and golden file have different queries. `treated`: what becomes of those without a row."""
+    if rows and rows == unknown:
+        yield f"run {run_id}: none of its queries is in {golden.path}; is that the right golden file?"
+        return
+    if missing := len(golden) - (rows - unknown):
+        yield f"run {run_id}: no row for {counted(missing, 'golden query', 'golden queries')}, {treated}"
+    if unknown:
+        yield f"run {run_id}: {counted(unknown, 'row')} without a golden query, counted in totals only"
 
 
 def all_of_one_chunker(scoring: Scoring) -> bool:

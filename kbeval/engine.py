@@ -7,6 +7,7 @@ never opens a hit. Sources hand in the stored tables; nothing flows back to them
 from __future__ import annotations
 
 import contextlib
+import copy
 import re
 import shutil
 import tempfile
@@ -57,22 +58,27 @@ class Session:
         memory_limit: str | None = None,
         expected_bytes: int = 0,
         on_step: Callable[[str], None] | None = None,
-        folders: Sequence[Path] = (),
+        reach: Sequence[Path] = (),
     ) -> None:
-        """`folders`: where the session may read and write files; nowhere else, and by default nowhere."""
+        """`reach`: folders and files that the session may read and write; nothing else, and by default nothing."""
         self._loaders: dict[str, Loader] = {}
         self._copies: dict[str, Copied] = {}
         self._on_step = on_step
         self._built: set[str] = set()
+        self._read_once: frozenset[str] = frozenset()
         self._spill = tempfile.mkdtemp(prefix="kbeval-")
         try:
-            self.connection = self._connect(threads, memory_limit or DEFAULT_MEMORY_LIMIT, expected_bytes, folders)
+            self.connection = self._connect(threads, memory_limit or DEFAULT_MEMORY_LIMIT, expected_bytes, reach)
         except BaseException:
             shutil.rmtree(self._spill, ignore_errors=True)
             raise
 
     def _connect(
-        self, threads: int | None, memory_limit: str, expected_bytes: int, folders: Sequence[Path]
+        self,
+        threads: int | None,
+        memory_limit: str,
+        expected_bytes: int,
+        reach: Sequence[Path],
     ) -> duckdb.DuckDBPyConnection:
         if not _SIZE.fullmatch(memory_limit):
             msg = f"memory limit {memory_limit!r} is not a size; write it like 400MB or 2GB"
@@ -92,8 +98,10 @@ class Session:
         if expected_bytes > COMPRESS_FROM_BYTES:
             connection.execute("ATTACH ':memory:' AS work (COMPRESS)")
             connection.execute("USE work")
-        if folders:
-            connection.execute("SET allowed_directories = ?", [[f"{folder.absolute()}/" for folder in folders]])
+        if reach:
+            folders = [f"{path.absolute()}/" for path in reach if path.is_dir()]
+            connection.execute("SET allowed_directories = ?", [folders])
+            connection.execute("SET allowed_paths = ?", [[str(path.absolute()) for path in reach if path.is_file()]])
         # From here on no statement can read or write any other file, reach the network or undo this.
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
@@ -107,6 +115,14 @@ class Session:
     def add_copies(self, copies: Mapping[str, Copied]) -> None:
         """Say which relations are kept in files, whole or in part."""
         self._copies.update(copies)
+
+    def read_once(self, *names: str) -> None:
+        """Say which relations are read a single time, and need not be kept for a second one."""
+        self._read_once |= set(names)
+
+    def kind_of(self, name: str, kind: str) -> str:
+        """Is a relation made as the `kind` that its file says, or only a view?"""
+        return "view" if name in self._read_once else kind
 
     def fresh_name(self, name: str) -> str:
         """The relation that holds those rows of another that are in no file."""
@@ -133,7 +149,8 @@ class Session:
             known = self._loaders.keys() | relations().keys()
             self.need(*sorted(relation.reads & known))
             self._step(f"building {relation.name.replace('_', ' ')}")
-            self._build(self.fresh_name(relation.name), relation.kind, self._fresh_sql(relation))
+            kind = self.kind_of(relation.name, relation.kind)
+            self._build(self.fresh_name(relation.name), kind, self._fresh_sql(relation))
         if copy is not None:
             # A row that refers to a result is read beside the results, which may be needed to choose it.
             if "FROM results" in copy.sql:
@@ -172,13 +189,27 @@ class Session:
     @contextlib.contextmanager
     def building(self, *names: str) -> Iterator[None]:
         """Build relations in the background while the caller does something else without the session."""
-        work = _Work(lambda: self.need(*names))
-        try:
+        with self.meanwhile(lambda: self.need(*names)):
             yield
+
+    @contextlib.contextmanager
+    def meanwhile(self, task: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
+        """Do something with the session in the background. What is given waits for its end, and for what came of it."""
+        work = _Work(task)
+        try:
+            yield lambda: work.result(self.connection)
         except BaseException:
             work.stop(self.connection)
             raise
         work.result(self.connection)
+
+    def beside(self) -> Self:
+        """A second hand on the same relations, for our own work while the first is busy in another thread."""
+        other = copy.copy(self)
+        other.connection = self.connection.cursor()
+        ((catalog,),) = self.connection.cursor().execute("SELECT current_catalog()").fetchall()
+        other.connection.execute(f"USE {catalog}")
+        return other
 
     def _step(self, text: str) -> None:
         if self._on_step is not None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kbeval.aggregates import score_runs
+from kbeval.aggregates import MISSING_TRACES, gap_warnings, numbers_of, run_totals
 from kbeval.errors import UsageError
-from kbeval.importers.grounded import read_trace
-from kbeval.importers.writing import write_runs
+from kbeval.golden import Golden, load_golden
+from kbeval.golden.quick import read_quickly
 from kbeval.metrics import did_you_mean
-from kbeval.scoring import ScoreOptions
+from kbeval.scoring import ScoreOptions, Scoring, open_scoring
+from kbeval.sources.traces import RUN_ID, read_facts
 
 # What each gate is about, and whether it is a least or a most.
 GATES = {
@@ -24,6 +24,7 @@ GATES = {
 }
 DEFAULT_GATES = {"precision": 0.80, "chr": 0.75, "under": 0.05, "over": 0.10}
 DEFAULT_K = 5
+COUNTS = ("answered", "refused", "answerable", "unanswerable")
 
 
 def parse_gates(text: str) -> dict[str, float]:
@@ -50,20 +51,16 @@ def score_trace(
 ) -> tuple[dict[str, Any], list[str]]:
     """The numbers of a trace, and what to know about them."""
     gates = DEFAULT_GATES if gates is None else gates
-    run = read_trace(Path(trace), "trace")
-    with tempfile.TemporaryDirectory(prefix="kbeval-") as folder:
-        database = Path(folder) / "trace.db"
-        write_runs(database, [run])
-        scored = score_runs(database, gold, ["trace"], replace(options, extra_ks=(*options.extra_ks, k), cache="off"))
-    aggregate = scored.aggregates["trace"]
-    numbers = aggregate.extra
+    metrics = [*COUNTS, *(metric for metric, _ in GATES.values()), "citation_recall_at_k"]
+    options = replace(options, extra_ks=(*options.extra_ks, k), only=metrics, cache="off")
+    numbers, warnings = _read_quickly(Path(gold), Path(trace), options) or _read_exactly(gold, Path(trace), options)
     passed = all(
         numbers[metric] >= gates[name] if side == "min" else numbers[metric] <= gates[name]
         for name, (metric, side) in GATES.items()
         if name in gates
     )
     found = {
-        **{name: numbers[name] for name in ("answered", "refused", "answerable", "unanswerable")},
+        **{name: numbers[name] for name in COUNTS},
         "precision": numbers["answer_precision"],
         "chr": numbers["citation_hit_rate"],
         "under_refusal": numbers["under_refusal_rate"],
@@ -73,4 +70,48 @@ def score_trace(
         "gates": dict(gates),
         "pass": passed,
     }
-    return found, [*run.warnings, *scored.warnings]
+    return found, warnings
+
+
+Numbers = tuple[dict[str, Any], list[str]]
+
+
+def _read_quickly(gold: Path, trace: Path, options: ScoreOptions) -> Numbers | None:
+    """Where the trace is as it should be, the engine reads it itself; None where something in it is odd."""
+    with options.session(trace, [gold, trace]) as session:
+        with session.meanwhile(lambda: read_facts(session, trace)) as traced:
+            golden: Golden | None = read_quickly(session.beside(), gold)
+            if golden is None:
+                golden = load_golden(gold)
+                golden.prepare()
+        source = traced()
+        return None if source is None else _numbers(Scoring(session, source, golden, [source.run], options))
+
+
+def _read_exactly(gold: str, trace: Path, options: ScoreOptions) -> Numbers:
+    """Through the importer, which names what is wrong with which line, and a database that is thrown away."""
+    import tempfile
+
+    from kbeval.importers.grounded import read_trace
+    from kbeval.importers.writing import write_runs
+
+    run = read_trace(trace, RUN_ID)
+    with tempfile.TemporaryDirectory(prefix="kbeval-") as folder:
+        database = Path(folder) / "trace.db"
+        write_runs(database, [run])
+        with open_scoring(database, gold, [RUN_ID], options) as scoring:
+            numbers, warnings = _numbers(scoring)
+    return numbers, [*run.warnings, *warnings]
+
+
+def _numbers(scoring: Scoring) -> Numbers:
+    session = scoring.session
+    session.read_once("answered", "query_scores")
+    scoring.build_query_scores()
+    (run,) = scoring.runs
+    totals = next((found for _, _, found in run_totals(scoring)), {})
+    numbers, _ = numbers_of(scoring, totals, run)
+    ((rows, missing),) = session.rows("SELECT (SELECT COUNT(*) FROM results), (SELECT COUNT(*) FROM missing_queries)")
+    unknown = rows - (len(scoring.golden) - missing)
+    gaps = gap_warnings(run.run_id, scoring.golden, rows, unknown, MISSING_TRACES)
+    return numbers, [*scoring.golden.warnings, *gaps]

@@ -10,7 +10,7 @@ import difflib
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -203,13 +203,15 @@ def _checked(name: str, summary: str, expression: str, fields: Mapping[str, str]
     )
 
 
-def metrics_in_folder(folder: Path, origin: str | None = None) -> list[Metric]:
-    """Every metric file of a folder, by name."""
+def metrics_in_folder(folder: Path, origin: str | None = None, only: Collection[str] = ()) -> list[Metric]:
+    """Every metric file of a folder, or those that are named."""
     if not folder.is_dir():
         msg = f"{folder} is not a folder of metric files"
         raise UsageError(msg)
     found = []
     for path in sorted(folder.glob("*.sql")):
+        if only and path.stem not in only:
+            continue
         if not path.is_file():
             msg = f"{path} is not a file"
             raise MetricError(msg)
@@ -233,11 +235,16 @@ def metrics_in_config(table: Mapping[str, str], origin: str) -> list[Metric]:
     ]
 
 
+def shipped_metrics(only: Collection[str] = ()) -> list[Metric]:
+    """The metrics that come with kbeval, or those of them that are named."""
+    return metrics_in_folder(sqlfiles.sql_folder() / "metrics", "kbeval", only)
+
+
 def catalogue(
     folders: Sequence[Path] = (), configured: Sequence[Metric] = (), extra_ks: Sequence[int] = ()
 ) -> list[Metric]:
     """The shipped metrics and the user's own, by name; a name may be used only once."""
-    metrics = metrics_in_folder(sqlfiles.sql_folder() / "metrics", "kbeval")
+    metrics = shipped_metrics()
     for own in (*configured, *(metric for folder in folders for metric in metrics_in_folder(folder))):
         if any(own.name == metric.name for metric in metrics):
             msg = f"{own.origin}: there is already a metric {own.name!r}; choose another name"

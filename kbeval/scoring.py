@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import duckdb
 
@@ -22,7 +23,7 @@ from kbeval.configs import config_of, imported_from, own_k
 from kbeval.engine import Loader, Session, first_line
 from kbeval.errors import MetricError, UsageError
 from kbeval.golden import Golden, load_golden
-from kbeval.metrics import Column, Metric, catalogue, did_you_mean
+from kbeval.metrics import Column, Metric, catalogue, did_you_mean, shipped_metrics
 from kbeval.runs import find_runs
 from kbeval.sources.files import database_size
 from kbeval.sources.opening import Source, open_source
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
 SLICE_FIELDS = ("category", "difficulty", "lang", "tags", "group")
 # Sizes are added up as floats; a hit that overlaps by exactly the share that is asked for must not fail by a hair.
 _OVERLAP_TOLERANCE = 1e-9
+# What `answered` counts, by the relation that it has it from.
+_COUNTED = {
+    "citation_matches": ("n_citations", "n_citations_resolved"),
+    "rule_matches": ("n_rules", "n_rules_broken"),
+}
 _NUMBER_TYPE = re.compile(
     r"U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL\(\d+,\s*\d+\)|BOOLEAN|BIGNUM|\"NULL\""
 )
@@ -45,6 +51,8 @@ class ScoreOptions:
     """How to score; everything has a default."""
 
     extra_ks: Sequence[int] = ()
+    # The metrics to compute, of those that come with kbeval; all, and the user's own, where none is named.
+    only: Collection[str] = ()
     metric_folders: Sequence[Path] = ()
     configured_metrics: Sequence[Metric] = ()
     by: str | None = None
@@ -67,14 +75,14 @@ class ScoreOptions:
     memory_limit: str | None = None
     on_step: Callable[[str], None] | None = None
 
-    def session(self, database: str | os.PathLike[str], folders: Sequence[Path] = ()) -> Session:
-        """A session that fits the database. `folders`: where it may read and write files."""
+    def session(self, database: str | os.PathLike[str], reach: Sequence[Path] = ()) -> Session:
+        """A session that fits the database. `reach`: folders and files that it may read and write."""
         return Session(
             threads=self.threads,
             memory_limit=self.memory_limit,
             expected_bytes=database_size(database),
             on_step=self.on_step,
-            folders=folders,
+            reach=reach,
         )
 
     def __post_init__(self) -> None:
@@ -91,14 +99,33 @@ class ScoreOptions:
 
     def metrics(self) -> list[Metric]:
         """Every metric to compute."""
+        if self.only:
+            return [metric.with_ks(self.extra_ks) for metric in shipped_metrics(self.only)]
         return catalogue(self.metric_folders, self.configured_metrics, self.extra_ks)
+
+
+class Stored(Protocol):
+    """What a scoring asks of the source that feeds its session, and how long it is open."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    @property
+    def rows_are_unique(self) -> bool: ...
+
+    def settled_digests(self, session: Session) -> dict[str, str]: ...
+
+    def result_json(self, run_id: str, query_id: str) -> str | None: ...
 
 
 class Scoring:
     """An open session over some runs of a database. Ask it for scores, aggregates, or any relation."""
 
     def __init__(
-        self, session: Session, source: Source, golden: Golden, runs: Sequence[Run], options: ScoreOptions
+        self, session: Session, source: Stored, golden: Golden, runs: Sequence[Run], options: ScoreOptions
     ) -> None:
         self.source = source
         self.golden = golden
@@ -113,18 +140,18 @@ class Scoring:
         self.columns: list[Column] = [column for metric in self.metrics for column in metric.columns]
         self.session = session
         session.add_loaders({"golden_entries": golden.loader(), "settings": self._load_settings})
-        session.add_loaders({**self._matching(), **self._other_systems(), **views.loaders(self.runs)})
+        session.add_loaders({**self._matching(), **self._unasked(), **views.loaders(self.runs)})
 
     def _can_apply(self, metric: Metric) -> bool:
         """Is there anything here that it could be about? What is not would be left out anyway, and takes time."""
         if metric.system is not None and metric.system not in self.systems:
             return False
-        return metric.labels is None or any(metric.labels in entry for entry in self.golden.entries)
+        return metric.labels is None or self.golden.has(metric.labels)
 
-    def _other_systems(self) -> dict[str, Loader]:
-        """The relations that read what only imported rows hold are empty where there are none of those."""
+    def _unasked(self) -> dict[str, Loader]:
+        """Relations that are empty here: about imported rows, where there are none; and what no metric asks for."""
         found: dict[str, Loader] = {}
-        if "anchors" not in self.systems and not any("gold_supports" in entry for entry in self.golden.entries):
+        if "anchors" not in self.systems and not self.golden.has("gold_supports"):
             names = ("complete_rank", "names_folders", "in_scope", "has_references", "cites_support", "total_ms")
             judged = ("judge_groundedness", "judge_correctness", "judge_tokens", "judge_cost_usd")
             found["anchor_checks"] = _view("anchor_checks", _nothing("result_no", *names, *judged))
@@ -132,8 +159,14 @@ class Scoring:
             hit = ("result_no", "position", "rank", "support_no")
             found["support_hits"] = _view("support_hits", f"SELECT *, '' AS chunk_id FROM ({_nothing(*hit)})")
         if "grounded" not in self.systems:
-            cited = ("n_claims_found", "n_cited", "n_cited_unseen", "n_cited_gold", "gold_complete_rank")
+            cited = ("n_claims_found", "n_cited", "n_cited_unseen", "n_cited_gold", "n_gold_found", "last_gold_rank")
             found["claim_checks"] = _view("claim_checks", _nothing("result_no", *cited))
+        # What no metric asks for need not be found out.
+        if self.options.only:
+            asked = " ".join(f"{metric.over} {metric.expression}" for metric in self.metrics)
+            for name, counts in _COUNTED.items():
+                if not any(count in asked for count in counts):
+                    found[name] = _view(name, _nothing("result_no", *counts))
         return found
 
     def _load_settings(self, session: Session) -> None:
@@ -152,7 +185,7 @@ class Scoring:
 
     def _matching(self) -> dict[str, Loader]:
         """The relations that depend on what makes a hit correct; the others are as their files say."""
-        placed = any(
+        placed = self.golden.has("expected_spans") and any(
             entry.get("expected_spans") and not entry.get("expected_chunk_ids") for entry in self.golden.entries
         )
         if self.options.matching == "span" or placed:
@@ -172,7 +205,12 @@ class Scoring:
     # --- scores ---------------------------------------------------------------------------------
 
     def build_scores(self) -> None:
-        """Make `query_scores`, one row a query and one column a number, and `scores`, one row a number."""
+        """Make `query_scores`, and `scores`: the same, one row a number."""
+        self.build_query_scores()
+        self.session.execute(f"CREATE VIEW scores AS {self._scores_sql()}")
+
+    def build_query_scores(self) -> None:
+        """Make `query_scores`, one row a query and one column a number."""
         self.session.need("answered", *(metric.grain for metric in self.metrics))
         own = [metric for metric in self.metrics if metric.origin != "kbeval"]
         for metric in own:
@@ -180,8 +218,8 @@ class Scoring:
         if self.options.on_step is not None:
             self.options.on_step("computing scores")
         try:
-            self.session.execute(f"CREATE TABLE query_scores AS {self.scoring_sql()}")
-            self.session.execute(f"CREATE VIEW scores AS {self._scores_sql()}")
+            kind = self.session.kind_of("query_scores", "table")
+            self.session.execute(f"CREATE {kind} query_scores AS {self.scoring_sql()}")
             if own:
                 self._check_one_row_a_query(own)
         except duckdb.InterruptException:

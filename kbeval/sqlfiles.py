@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,14 +64,32 @@ def parse_relation(name: str, text: str) -> Relation:
     return Relation(name, text, kind.group(1), reads)
 
 
+class _Relations(Mapping[str, Relation]):
+    """Every relation by name. A file is opened when somebody asks for what is in it."""
+
+    def __init__(self) -> None:
+        self._paths = {path.stem: path for room in ROOMS for path in sorted((sql_folder() / room).glob("*.sql"))}
+        self._read: dict[str, Relation] = {}
+
+    def __getitem__(self, name: str) -> Relation:
+        if name not in self._read:
+            self._read[name] = parse_relation(name, self._paths[name].read_text(encoding="utf-8"))
+        return self._read[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._paths
+
+
 @functools.cache
-def relations() -> dict[str, Relation]:
+def relations() -> Mapping[str, Relation]:
     """Every relation of the road, by name."""
-    found = {}
-    for room in ROOMS:
-        for path in sorted((sql_folder() / room).glob("*.sql")):
-            found[path.stem] = parse_relation(path.stem, path.read_text(encoding="utf-8"))
-    return found
+    return _Relations()
 
 
 def road() -> dict[str, str]:

@@ -20,6 +20,9 @@ CREATE MACRO json_rank(j) AS
 -- An id that was an object or a list in the JSON arrives as its text. A number is a fine id, and so is "[12]".
 CREATE MACRO is_json_container(t) AS left(t, 2) IN ('{"', '["', '[[', '[{', '{}', '[]') AND json_valid(t);
 
+-- How many different values a list holds. Most lists hold one, and need no counting.
+CREATE MACRO n_different(l) AS CASE WHEN len(l) < 2 THEN len(l) ELSE COALESCE(list_unique(l), 0) END;
+
 -- What a stored row is known by: another value for any other text in it.
 CREATE MACRO row_hash(query_id, result_json) AS
     md5_number(concat(length(CAST(query_id AS VARCHAR)), ':', CAST(query_id AS VARCHAR), CAST(result_json AS VARCHAR)));

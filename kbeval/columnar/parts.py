@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import functools
 import hashlib
 import json
@@ -96,6 +95,8 @@ class Part:
 
     def is_sound(self, wanted: Iterable[str]) -> bool:
         """Are these files as they were written?"""
+        import concurrent.futures  # slow to load, and most sessions have no files
+
         files = [file for relation in wanted for file in self.files[relation]]
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
             return all(pool.map(self._is_sound, files))

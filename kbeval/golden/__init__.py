@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kbeval.engine import Loader, Session
 
 # What the scorer's relations read of an entry; see sql/facts/.
-_STRUCTURE = json.dumps(
+STRUCTURE = json.dumps(
     {
         "id": "VARCHAR",
         "query": "VARCHAR",
@@ -75,6 +75,10 @@ class Golden:
         """One entry by id."""
         return next((entry for entry in self.entries if entry["id"] == query_id), None)
 
+    def has(self, field: str) -> bool:
+        """Does any entry have this field?"""
+        return any(field in entry for entry in self.entries)
+
     def frame(self) -> pl.DataFrame:
         """The entries as a Polars frame, one row a query."""
         import polars as pl
@@ -98,7 +102,7 @@ class Golden:
 
         def load(session: Session) -> None:
             session.execute(
-                f"CREATE TABLE golden_entries AS SELECT from_json(line, '{_STRUCTURE}') AS e"
+                f"CREATE TABLE golden_entries AS SELECT from_json(line, '{STRUCTURE}') AS e"
                 " FROM (SELECT UNNEST(string_split($1, chr(10))) AS line) WHERE line <> ''",
                 [self._json_lines],
             )

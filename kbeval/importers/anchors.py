@@ -11,15 +11,13 @@ from typing import Any
 
 from kbeval.errors import KbevalError, UsageError
 from kbeval.files import write_whole
-from kbeval.importers import ImportedRun
+from kbeval.importers import APART, ImportedRun
 from kbeval.importers.lines import ImportFaultError, id_of, objects, read_text, written
 
 RESULTS, CONFIG, METRICS, SUMMARY = "results.jsonl", "config.json", "metrics.json", "summary.md"
 CUT_AT = 200
 # What a row is called there, and here.
 _NAMES = {"test_case_id": "query_id", "question": "query", "retrieved_chunks": "hits_top_k"}
-# Fields of a row that already had one of our names; kept apart, so that nothing is lost.
-_APART = "kbeval_source"
 
 
 def read_folder(folder: Path, suite: str = "anchors") -> ImportedRun:
@@ -101,7 +99,7 @@ def _written_at(path: Path) -> str:
 def to_row(found: Mapping[str, Any]) -> dict[str, Any]:
     """A row of theirs as one of ours. Nothing is lost: see from_row."""
     row: dict[str, Any] = {}
-    apart = {name: found[name] for name in (*_NAMES.values(), _APART) if name in found}
+    apart = {name: found[name] for name in (*_NAMES.values(), APART) if name in found}
     for name, value in found.items():
         if name in apart:
             continue
@@ -113,7 +111,7 @@ def to_row(found: Mapping[str, Any]) -> dict[str, Any]:
             row[_NAMES.get(name, name)] = value
     if isinstance(found.get("test_case_id"), int):
         apart["test_case_id"] = found["test_case_id"]
-    return {**row, _APART: apart} if apart else row
+    return {**row, APART: apart} if apart else row
 
 
 def from_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -123,9 +121,9 @@ def from_row(row: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in row.items():
         if name == "answer" and isinstance(value, dict):
             found["answer"] = value.get("answer")
-        elif name != _APART:
+        elif name != APART:
             found[theirs.get(name, name)] = value
-    apart = row.get(_APART)
+    apart = row.get(APART)
     return {**found, **apart} if isinstance(apart, dict) else found
 
 

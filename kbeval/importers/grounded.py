@@ -7,10 +7,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kbeval.importers import ImportedRun
+from kbeval.importers import APART, ImportedRun
 from kbeval.importers.lines import ImportFaultError, id_of, ids_of, objects, written
 
 REFUSAL = "not in context"
+# Fields that mean something in our rows, and nothing in a trace.
+_OURS = ("query_id", "query", "hits_top_k", "answer", "error", "elapsed_ms", "abstained", APART)
+_OURS_IN_ANSWER = ("answer", "grounded")
+_READ = frozenset(("qid", "q", "retrieved_ids", "answer_json", *_OURS))
 
 
 def read_trace(path: Path, run_id: str, suite: str = "grounded") -> ImportedRun:
@@ -51,20 +55,22 @@ def _fault(found: Mapping[str, Any], query_id: str | None) -> str | None:
 
 
 def to_row(found: Mapping[str, Any], query_id: str) -> dict[str, Any]:
-    """A trace as one of our rows; what we do not know stays in it."""
+    """A trace as one of our rows. What we do not know stays in it, and means nothing."""
     answer = found.get("answer_json") or {}
     claim = answer.get("claim") or ""
     refused = claim.strip().casefold() == REFUSAL
-    rest = {name: value for name, value in found.items() if name not in ("qid", "q", "retrieved_ids", "answer_json")}
-    more = {name: value for name, value in answer.items() if name not in ("claim", "citations")}
+    apart: dict[str, Any] = {name: found[name] for name in _OURS if name in found}
+    if more := {name: answer[name] for name in _OURS_IN_ANSWER if name in answer}:
+        apart["answer_json"] = more
     return {
-        **rest,
+        **{name: value for name, value in found.items() if name not in _READ},
+        **({APART: apart} if apart else {}),
         "query_id": query_id,
         "query": found.get("q"),
         # A hit without a rank has its place in the list.
         "hits_top_k": [{"chunk_id": item} for item in ids_of(found.get("retrieved_ids")) or ()],
         "answer": {
-            **more,
+            **{name: value for name, value in answer.items() if name not in ("claim", "citations")},
             "answer": claim,
             "grounded": not refused,
             "citations": [{"chunk_id": item} for item in ids_of(answer.get("citations")) or ()],

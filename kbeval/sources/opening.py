@@ -37,11 +37,11 @@ def open_source(database: str | os.PathLike[str], options: ScoreOptions) -> Iter
 
 @contextlib.contextmanager
 def open_database(
-    path: Path, options: ScoreOptions, folders: Sequence[Path] = ()
+    path: Path, options: ScoreOptions, reach: Sequence[Path] = ()
 ) -> Iterator[tuple[Session, SqliteSource]]:
     """A SQLite database. Where all went well, what was parsed is kept for the next time.
 
-    `folders`: where else the session may write.
+    `reach`: where else the session may read and write.
     """
     check_is_database(path)
     with contextlib.ExitStack() as stack:
@@ -50,7 +50,7 @@ def open_database(
             # A folder that cannot be written is no fault: the rows are parsed then, each time.
             with contextlib.suppress(OSError):
                 cache = stack.enter_context(Cache(path))
-        session = stack.enter_context(options.session(path, [*folders, *([] if cache is None else [cache.folder])]))
+        session = stack.enter_context(options.session(path, [*reach, *([] if cache is None else [cache.folder])]))
         source = stack.enter_context(SqliteSource(path, session.connection, cache=cache))
         yield session, source
         source.keep(session)

@@ -12,8 +12,8 @@ SELECT
         WHEN len(e.expected_doc_ids) = 0 AND COALESCE(len(e.expected_chunk_ids), 0) = 0 THEN true
         WHEN len(e.expected_doc_ids) > 0                                               THEN false
     END          AS should_refuse,
-    COALESCE(list_unique(e.expected_chunk_ids), 0) AS n_expected_chunks,
-    COALESCE(list_unique(e.expected_doc_ids), 0)   AS n_expected_docs,
+    n_different(e.expected_chunk_ids)              AS n_expected_chunks,
+    n_different(e.expected_doc_ids)                AS n_expected_docs,
     COALESCE(len(e.expected_spans), 0)             AS n_expected_spans,
     COALESCE(len(e.gold_supports), 0)              AS n_supports,
     COALESCE(len(list_filter(e.required_support_groups, lambda g: len(g) > 0)), 0) AS n_support_groups,

@@ -82,7 +82,7 @@ SELECT
         WHEN q.n_expected_chunks = 0 THEN COALESCE(t.n_cited, 0) = 0
         ELSE COALESCE(t.n_cited_gold, 0) > 0 AND t.n_cited_unseen = 0
     END                                 AS claim_cited,
-    t.gold_complete_rank,
+    CASE WHEN t.n_gold_found = q.n_expected_chunks THEN t.last_gold_rank END AS gold_complete_rank,
     q.category,
     q.difficulty,
     q.lang,

@@ -1,7 +1,7 @@
 -- claim_checks: what the metrics of grounded question answering ask of a row.
 -- columns: result_no, n_claims_found, n_cited, n_cited_unseen (not among the hits), n_cited_gold,
---          gold_complete_rank (by which all expected chunks were found)
--- kind: table
+--          n_gold_found (expected chunks among the hits), last_gold_rank (by which that many were found)
+-- kind: view
 WITH claimed AS (
     SELECT r.result_no, COUNT(*) AS n
     FROM results AS r
@@ -15,30 +15,29 @@ cited AS (
     SELECT DISTINCT result_no, chunk_id FROM citations WHERE chunk_id IS NOT NULL
 ),
 
+-- Of the hits only those that are cited, which are few.
 seen AS (
-    SELECT DISTINCT result_no, chunk_id FROM hits
+    SELECT DISTINCT c.result_no, c.chunk_id
+    FROM cited AS c
+    JOIN hits AS h ON h.result_no = c.result_no AND h.chunk_id = c.chunk_id
 ),
 
 checked AS (
     SELECT
         c.result_no,
-        COUNT(*)                                          AS n_cited,
-        COUNT(CASE WHEN s.chunk_id IS NULL THEN 1 END)    AS n_unseen,
-        COUNT(e.chunk_id)                                 AS n_gold
+        COUNT(*)                                       AS n_cited,
+        COUNT(CASE WHEN s.chunk_id IS NULL THEN 1 END) AS n_unseen,
+        COUNT(w.chunk_id)                              AS n_gold
     FROM cited AS c
-    JOIN results AS r ON r.result_no = c.result_no
     LEFT JOIN seen AS s ON s.result_no = c.result_no AND s.chunk_id = c.chunk_id
-    LEFT JOIN expected_chunks AS e ON e.query_id = r.query_id AND e.chunk_id = c.chunk_id
+    LEFT JOIN wanted_chunks AS w ON w.result_no = c.result_no AND w.chunk_id = c.chunk_id
     GROUP BY c.result_no
 ),
 
-complete AS (
-    SELECT i.result_no, MAX(i.rank) AS rank
-    FROM id_matches AS i
-    JOIN results AS r ON r.result_no = i.result_no
-    JOIN queries AS q ON q.query_id = r.query_id
-    GROUP BY i.result_no, q.n_expected_chunks
-    HAVING COUNT(*) = q.n_expected_chunks
+gold AS (
+    SELECT result_no, COUNT(*) AS n, MAX(rank) AS rank
+    FROM id_matches
+    GROUP BY result_no
 )
 
 SELECT
@@ -47,8 +46,9 @@ SELECT
     COALESCE(c.n_cited, 0)  AS n_cited,
     COALESCE(c.n_unseen, 0) AS n_cited_unseen,
     COALESCE(c.n_gold, 0)   AS n_cited_gold,
-    g.rank                  AS gold_complete_rank
+    COALESCE(g.n, 0)        AS n_gold_found,
+    g.rank                  AS last_gold_rank
 FROM results AS r
 LEFT JOIN claimed AS m ON m.result_no = r.result_no
 LEFT JOIN checked AS c ON c.result_no = r.result_no
-LEFT JOIN complete AS g ON g.result_no = r.result_no
+LEFT JOIN gold AS g ON g.result_no = r.result_no

@@ -1,0 +1,117 @@
+"""Gold files of grounded question answering, read by the engine: a session has the entries, Python only if it asks."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from kbeval.golden import STRUCTURE, Golden, load_golden
+from kbeval.golden.labels import SPELLINGS
+from kbeval.jsonlines import all_are, has_any, is_list_of_text, maybe_no_text, opens, says_twice, show_lines
+
+if TYPE_CHECKING:
+    from kbeval.engine import Loader, Session
+
+# Fields that are lists of text, and the column of `gold_items` that each is read into.
+_LISTS = {"expected_chunk_ids": "chunks", "gold_claim_substr": "claims", "constraints": "constraints"}
+_FIELDS = {"id", "query", "answerable", *_LISTS}
+
+
+class _Entries(Sequence[Mapping[str, Any]]):
+    """The entries for whoever asks for them after all: read then."""
+
+    def __init__(self, path: Path, count: int) -> None:
+        self._path = path
+        self._count = count
+        self._entries: Sequence[Mapping[str, Any]] | None = None
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, place: int) -> Mapping[str, Any]: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[Mapping[str, Any]]: ...
+    def __getitem__(self, place: int | slice) -> Mapping[str, Any] | Sequence[Mapping[str, Any]]:
+        if self._entries is None:
+            self._entries = load_golden(self._path).entries
+        return self._entries[place]
+
+
+class QuickGolden(Golden):
+    """Golden queries whose entries a session holds already."""
+
+    def __init__(self, path: Path, count: int, fields: Collection[str]) -> None:
+        super().__init__(str(path), _Entries(path, count))
+        self._fields = fields
+
+    def has(self, field: str) -> bool:
+        return field in self._fields
+
+    def prepare(self) -> None:
+        """Everything is ready."""
+
+    def loader(self) -> Loader:
+        def load(session: Session) -> None:
+            session.execute(
+                "CREATE VIEW golden_entries AS SELECT struct_update("
+                f"from_json('{{}}', '{STRUCTURE}'), id := id, query := query, answerable := answerable,"
+                " expected_chunk_ids := chunks, gold_claim_substr := claims) AS e FROM gold_items"
+            )
+
+        return load
+
+
+def read_quickly(session: Session, path: Path) -> QuickGolden | None:
+    """Read a gold file into a session; None where something in it is odd, and `load_golden` must read it."""
+    if path.suffix.lower() not in (".jsonl", ".ndjson"):
+        return None
+    if not show_lines(session, path, "gold_lines") or not opens(session, "gold_items"):
+        return None
+    counts = ", ".join(f"COUNT({column})" for column in ("answerable", *_LISTS.values()))
+    shapes = session.rows(f"SELECT names, COUNT(*), {counts} FROM gold_items GROUP BY ALL")
+    if not all(_is_plain(*shape) for shape in shapes) or _is_odd(session):
+        return None
+    if _is_doubtful(session) and not all_are(session, "gold_lines", _is_right):
+        return None
+    fields = {SPELLINGS.get(name, name) for names, *_ in shapes for name in names}
+    found = QuickGolden(path, sum(items for _, items, *_ in shapes), fields)
+    session.add_loaders({"golden_entries": found.loader()})
+    session.need("queries", "expected_chunks", "claim_rules")
+    return found
+
+
+def _is_odd(session: Session) -> bool:
+    """Is anything empty that must not be, or there twice, or is there nothing at all?"""
+    ((items, questions),) = session.rows("SELECT COUNT(*), COUNT(DISTINCT id) FROM gold_items")
+    return (
+        not 0 < items == questions
+        or has_any(session, "gold_items", "has_nul OR COALESCE(id, '') = '' OR COALESCE(query, '') = ''")
+        or has_any(session, f"({_in_lists()})", "t IS NULL OR t = ''")
+    )
+
+
+def _is_doubtful(session: Session) -> bool:
+    """May anything have been a number, a truth value, a list or an object, and not text?"""
+    texts = f"SELECT id AS t FROM gold_items UNION ALL SELECT query FROM gold_items UNION ALL {_in_lists()}"
+    return has_any(session, f"({texts})", maybe_no_text("t"))
+
+
+def _in_lists() -> str:
+    return " UNION ALL ".join(f"SELECT UNNEST({column}) AS t FROM gold_items" for column in _LISTS.values())
+
+
+def _is_plain(names: list[str] | None, items: int, *counts: int) -> bool:
+    """Lines with these fields: is each known, there once, in one spelling, and read?"""
+    known = [SPELLINGS.get(name, name) for name in names or ()]
+    if says_twice(known) or not set(known) <= _FIELDS or not {"id", "query"} <= set(known):
+        return False
+    read = zip(("answerable", *_LISTS), counts, strict=True)
+    return all(count == items for name, count in read if name in known)
+
+
+def _is_right(item: dict[str, Any]) -> bool:
+    """A structure: all that is read is text, or lists of it."""
+    found = {SPELLINGS.get(name, name): value for name, value in item.items()}
+    return found["id"] == found["query"] == "VARCHAR" and all(is_list_of_text(found.get(name)) for name in _LISTS)

@@ -1,0 +1,109 @@
+"""Files of JSON lines, opened by the engine: many times faster than Python, and less exact.
+
+Where a line holds something else than it should, the engine makes text of a number, or gives nothing. Whoever reads a
+file this way looks at what came out, and where anything is odd has the file read line by line instead, by what
+can name the line and what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from kbeval.sqlfiles import parse_relation, read_sql
+
+if TYPE_CHECKING:
+    from kbeval.engine import Session
+
+# The engine reads a file in pieces of this size, several at a time. Lines beyond half of it are too long.
+_PIECE_BYTES = 4_000_000
+# A character that no JSON may hold as it stands.
+_SEPARATOR = 1
+# A file with more shapes of lines than this is odd.
+_MOST_SHAPES = 1000
+
+
+def show_lines(session: Session, path: Path, name: str) -> bool:
+    """Make a view of a file's lines; False where that cannot be done."""
+    if not path.is_file() or _holds(path, _SEPARATOR):
+        return False
+    # A character that is not in the file separates columns, so that each line is one.
+    session.execute(
+        f"CREATE VIEW {name} AS SELECT line FROM read_csv('{_quoted(path)}', columns = {{'line': 'VARCHAR'}},"
+        f" auto_detect = false, header = false, delim = chr({_SEPARATOR}), quote = '', escape = '',"
+        f" compression = 'none', buffer_size = {_PIECE_BYTES}, max_line_size = {_PIECE_BYTES // 2}) WHERE line <> ''"
+    )
+    return True
+
+
+def _holds(path: Path, character: int) -> bool:
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+            return text.find(bytes([character])) >= 0
+    except (OSError, ValueError):
+        return True  # it is empty, or cannot be read: whoever reads it exactly will say so
+
+
+def _quoted(path: Path) -> str:
+    return str(path.absolute()).replace("'", "''")
+
+
+def build(session: Session, name: str, file: str | None = None) -> None:
+    """Make a relation as its file in sql/traces/ says, or another `file` there."""
+    relation = parse_relation(name, read_sql(f"traces/{file or name}.sql"))
+    session.execute(f"CREATE {relation.kind} {name} AS {relation.sql}")
+
+
+def opens(session: Session, name: str, file: str | None = None) -> bool:
+    """Make the relation that opens the lines of a file; False where they cannot be opened so."""
+    try:
+        build(session, name, file)
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error:
+        return False
+    return True
+
+
+def has_any(session: Session, relation: str, condition: str) -> bool:
+    """Is there a row for which this holds?"""
+    return bool(session.rows(f"SELECT 1 FROM {relation} WHERE {condition} LIMIT 1"))
+
+
+def says_twice(names: Sequence[str]) -> bool:
+    """Is a field written more than once? Then it is not clear which counts."""
+    return len(set(names)) < len(names)
+
+
+def maybe_no_text(column: str) -> str:
+    """A condition: this text may have been a number, a truth value, a list or an object in the file.
+
+    In comparisons, which the engine answers for most columns from their least and greatest value alone.
+    """
+    odd = [
+        f"({column} < ':' AND TRY_CAST({column} AS DOUBLE) IS NOT NULL)",
+        f"{column} IN ('true', 'false')",
+        *(f"({column} >= '{first}' AND {column} < '{after}')" for first, after in ("[\\", "{|")),
+        # The engine takes these for JSON, whatever their case.
+        *(
+            f"({column} >= '{first}' AND {column} < '{after}' AND lower({column}) IN ('nan', 'inf', 'infinity'))"
+            for first, after in ("IJ", "NO", "ij", "no")
+        ),
+    ]
+    return " OR ".join(odd)
+
+
+def all_are(session: Session, lines: str, is_right: Callable[[dict[str, Any]], bool]) -> bool:
+    """Do all lines have the right structure? To be asked where values look odd: it takes as long as all the rest."""
+    found = session.rows(f"SELECT DISTINCT json_structure(line) FROM {lines} LIMIT {_MOST_SHAPES}")
+    return len(found) < _MOST_SHAPES and all(is_right(json.loads(structure)) for (structure,) in found)
+
+
+def is_list_of_text(structure: Any) -> bool:  # noqa: ANN401  (a piece of json_structure's answer)
+    """Nothing, an empty list, or a list of text?"""
+    return structure in (None, ["NULL"], ["VARCHAR"])

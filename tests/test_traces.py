@@ -1,0 +1,264 @@
+"""Traces and gold files that the engine reads itself: the same numbers and the same faults as line by line."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kbeval.errors import KbevalError
+from kbeval.golden import load_golden
+from kbeval.golden.quick import read_quickly
+from kbeval.grounded import _read_exactly, _read_quickly, score_trace
+from kbeval.importers.grounded import read_trace
+from kbeval.scoring import ScoreOptions
+from kbeval.sources.traces import read_facts
+from tests import system_oracles
+
+IDS = ("c1", "c2", "c3", "7", "1e5", "true", "nan", "{x", "é", "[1]", " c1")
+CLAIMS = (
+    "",
+    "nine EUROS",
+    " NOT in Context ",
+    "\u2003not in context\x85\x1f",
+    "\u200bnot in context",
+    "not in context.",
+    "abc fifteen",
+    "42",
+    "15 minutes",
+    "[fifteen]",
+    "ﬁFTEEN and Straße",
+)
+
+
+def mostly(usual: st.SearchStrategy[Any], *odd: Any) -> st.SearchStrategy[Any]:
+    """The usual, and now and then something that should not stand there."""
+    return st.integers(0, 30).flatmap(lambda n: usual if n else st.sampled_from(odd))
+
+
+TRACE = st.fixed_dictionaries(
+    {"qid": mostly(st.sampled_from([f"t{n}" for n in range(6)]), "", None, 3, "3", True, "a\x00b", ["t1"])},
+    optional={
+        "q": mostly(st.just("what?"), None, 5),
+        "retrieved_ids": mostly(st.lists(st.sampled_from(IDS), max_size=4), None, "c1", {}, [1], [None], [""], [1.5]),
+        "answer_json": mostly(
+            st.fixed_dictionaries(
+                {},
+                optional={
+                    "claim": mostly(st.sampled_from(CLAIMS), None, 5, ["x"], False),
+                    "citations": mostly(st.lists(st.sampled_from(IDS), max_size=2), None, "c1", [2], [[]]),
+                    "grounded": st.booleans(),
+                },
+            ),
+            None,
+            {},
+            "text",
+            [],
+        ),
+        "error": st.just("it failed"),
+        "abstained": st.just(True),
+        "cost": st.just(0.1),
+    },
+)
+ITEM = st.fixed_dictionaries(
+    {
+        "answerable": mostly(st.booleans(), "true", 1, None),
+        "gold_claim_substr": mostly(
+            st.lists(st.sampled_from(["Nine euros", "abc", "fifteen", "12345", "strasse"]), max_size=2), "x", [""], [7]
+        ),
+        "gold_citations": mostly(st.lists(st.sampled_from(IDS), max_size=2), None, "c1", [None], [3]),
+    },
+    optional={"constraints": mostly(st.just(["short"]), "short", [1]), "lang": st.just("en"), "color": st.just("red")},
+)
+
+
+def write_pair(folder: Path, items: list[Any], traces: list[Any], end: str = "\n") -> tuple[Path, Path]:
+    gold, trace = folder / "gold.jsonl", folder / "trace.jsonl"
+    gold.write_text(end.join(map(json.dumps, items)), encoding="utf-8", newline="")
+    trace.write_text(end.join(map(json.dumps, traces)), encoding="utf-8", newline="")
+    return gold, trace
+
+
+def outcome(work: Callable[[], Any]) -> Any:
+    try:
+        return work()
+    except KbevalError as error:
+        return str(error)
+
+
+def options() -> ScoreOptions:
+    names = ("answered", "refused", "answerable", "unanswerable", "answer_precision", "citation_hit_rate")
+    return ScoreOptions(only=[*names, "under_refusal_rate", "over_refusal_rate", "citation_recall_at_k"], cache="off")
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(ITEM, min_size=1, max_size=5),
+    st.lists(TRACE, max_size=6),
+    st.lists(st.booleans(), min_size=5, max_size=5),
+    st.sampled_from(["\n", "\r\n", "\n\n", "\n  \n"]),
+)
+def test_both_ways_of_reading_give_the_same_numbers_and_the_same_faults(
+    labels: list[dict[str, Any]], traces: list[dict[str, Any]], spelt: list[bool], end: str
+) -> None:
+    items = [
+        {("id" if other else "qid"): f"t{number}", ("query" if other else "question"): "?", **item}
+        for number, (item, other) in enumerate(zip(labels, spelt, strict=False))
+    ]
+    with TemporaryDirectory() as name:
+        gold, trace = write_pair(Path(name), items, traces, end)
+        exactly = outcome(lambda: _read_exactly(str(gold), trace, options()))
+        quickly = outcome(lambda: _read_quickly(gold, trace, options()))
+        whole = outcome(lambda: score_trace(str(gold), str(trace), options=ScoreOptions()))
+    if quickly is not None:
+        assert quickly == exactly
+    if isinstance(exactly, str):
+        assert whole == exactly
+    else:
+        assert whole[0]["recall@k"] == exactly[0]["citation_recall_at_k"][5]
+        assert whole[1] == exactly[1]
+
+
+PLAIN_ITEM: dict[str, Any] = {
+    "qid": "t0",
+    "question": "?",
+    "answerable": True,
+    "gold_claim_substr": ["fifteen"],
+    "gold_citations": ["c1"],
+}
+PLAIN: dict[str, Any] = {
+    "qid": "t0",
+    "q": "?",
+    "retrieved_ids": ["c1", "c2"],
+    "answer_json": {"claim": "fifteen", "citations": ["c1"]},
+}
+
+
+def is_read_quickly(tmp_path: Path, items: list[Any], traces: list[Any]) -> tuple[bool, bool]:
+    gold, trace = write_pair(tmp_path, items, traces)
+    with ScoreOptions().session(trace, [gold, trace]) as session:
+        return read_quickly(session, gold) is not None, read_facts(session, trace) is not None
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        PLAIN,
+        {**PLAIN, "latency": 12, "model": {"name": "m"}},
+        {"qid": "t0"},
+        {**PLAIN, "retrieved_ids": None, "answer_json": None},
+        {**PLAIN, "answer_json": {"claim": "not in context"}},
+        {**PLAIN, "qid": "12", "retrieved_ids": ["1", "2"], "answer_json": {"claim": "42", "citations": ["1"]}},
+        {**PLAIN, "error": "theirs", "grounded": False},
+    ],
+)
+def test_ordinary_traces_are_read_by_the_engine(tmp_path: Path, trace: dict[str, Any]) -> None:
+    assert is_read_quickly(tmp_path, [PLAIN_ITEM], [trace]) == (True, True)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"qid": 7, "retrieved_ids": [], "answer_json": {"claim": "", "citations": []}}',
+        '{"qid": "t", "qid": "u", "retrieved_ids": [], "answer_json": {"claim": "", "citations": []}}',
+        '{"qid": "t", "retrieved_ids": [], "retrieved_ids": ["a"], "answer_json": {}}',
+        '{"qid": "t", "retrieved_ids": ["a", null], "answer_json": {"claim": "", "citations": []}}',
+        '{"qid": "t", "retrieved_ids": [NaN], "answer_json": {"claim": "", "citations": []}}',
+        '{"qid": "t", "retrieved_ids": [], "answer_json": {"claim": true, "citations": []}}',
+        '{"qid": "t", "retrieved_ids": [], "answer_json": {"claim": "", "claim": "b", "citations": []}}',
+        '{"qid": "t0", "retrieved_ids": [], "answer_json": {"claim": "again", "citations": []}}',
+        '{"qid": "t", "retrieved_ids": ["\\u0000"], "answer_json": {"claim": "", "citations": []}}',
+        '{"qid": "t", "retrieved_ids": ["\\ud800"], "answer_json": {"claim": "", "citations": []}}',
+        '{"qid": "t", "retrieved_ids": [',
+        "[]",
+        '"qid"',
+        "\x01",
+        '{"qid": "t", "q": "' + "x" * 3_000_000 + '"}',
+    ],
+)
+def test_a_trace_with_anything_odd_in_it_is_left_to_the_importer(tmp_path: Path, line: str) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text(f"{json.dumps(PLAIN)}\n{line}\n")
+    with ScoreOptions().session(trace, [trace]) as session:
+        assert read_facts(session, trace) is None
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"answerable": "true"},
+        {"expected_doc_ids": ["d"]},
+        {"colour": "red"},
+        {"id": "t0"},
+        {"gold_citations": [1]},
+        {"gold_claim_substr": [""]},
+        {"question": ""},
+    ],
+)
+def test_a_gold_file_with_more_in_it_is_left_to_the_golden_loader(tmp_path: Path, more: dict[str, Any]) -> None:
+    assert is_read_quickly(tmp_path, [{**PLAIN_ITEM, **more}], [PLAIN]) == (False, True)
+
+
+def test_entries_of_a_quickly_read_gold_file_are_there_for_whoever_asks(tmp_path: Path) -> None:
+    gold, _ = write_pair(tmp_path, [PLAIN_ITEM, {**PLAIN_ITEM, "qid": "t1"}], [PLAIN])
+    with ScoreOptions().session(gold, [gold]) as session:
+        found = read_quickly(session, gold)
+    assert found is not None
+    wanted = load_golden(gold)
+    assert len(found) == 2
+    assert (list(found.entries), found.hash) == (list(wanted.entries), wanted.hash)
+    assert found.has("gold_claim_substr")
+    assert not found.has("gold_supports")
+
+
+def test_gold_in_other_formats_goes_with_a_quickly_read_trace(tmp_path: Path) -> None:
+    _, trace = write_pair(tmp_path, [], [PLAIN])
+    gold = tmp_path / "gold.yaml"
+    gold.write_text("- {id: t0, query: '?', answerable: true, gold_claim_substr: [fifteen], gold_citations: [c1]}")
+    found, warnings = score_trace(str(gold), str(trace), options=ScoreOptions())
+    assert (found["precision"], found["recall@k"], found["pass"], warnings) == (1.0, 1.0, True, [])
+
+
+def test_what_a_trace_calls_error_or_abstained_means_nothing_here_and_is_kept(tmp_path: Path) -> None:
+    """In our own rows these fields mean something, and would change the numbers."""
+    theirs = {
+        **PLAIN,
+        "error": "e",
+        "abstained": True,
+        "query": 3,
+        "answer_json": {**PLAIN["answer_json"], "grounded": 0},
+    }
+    gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [theirs])
+    ((_, text),) = read_trace(trace, "run").rows
+    row = json.loads(text)
+    assert row["kbeval_source"] == {"error": "e", "abstained": True, "query": 3, "answer_json": {"grounded": 0}}
+    numbers, _ = _read_exactly(str(gold), trace, options())
+    wanted = system_oracles.grounded([theirs], [PLAIN_ITEM])
+    assert {**numbers, "citation_recall_at_k": numbers["citation_recall_at_k"][5]} == wanted
+
+
+def test_a_trace_that_is_no_file_is_read_line_by_line(tmp_path: Path) -> None:
+    """A pipe can be read once."""
+    gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [PLAIN])
+    pipe = tmp_path / "pipe.jsonl"
+    os.mkfifo(pipe)
+    threading.Thread(target=lambda: pipe.write_bytes(trace.read_bytes()), daemon=True).start()
+    found, _ = score_trace(str(gold), str(pipe), options=ScoreOptions())
+    assert found["pass"]
+
+
+def test_a_path_with_quotes_in_it_is_a_path(tmp_path: Path) -> None:
+    folder = tmp_path / "it's [a] *folder*"
+    folder.mkdir()
+    gold, trace = write_pair(folder, [PLAIN_ITEM], [PLAIN])
+    quick = _read_quickly(gold, trace, options())
+    assert quick is not None
+    assert quick == _read_exactly(str(gold), trace, options())
