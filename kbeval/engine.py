@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import duckdb
 
 from kbeval.errors import KbevalError, UsageError
+from kbeval.spilling import SpillFolder
 from kbeval.sqlfiles import Relation, read_sql, relations
 
 if TYPE_CHECKING:
@@ -64,11 +63,11 @@ class Session:
         self._copies: dict[str, Copied] = {}
         self._on_step = on_step
         self._built: set[str] = set()
-        self._spill = tempfile.mkdtemp(prefix="kbeval-")
+        self._spill = SpillFolder()
         try:
             self.connection = self._connect(threads, memory_limit or DEFAULT_MEMORY_LIMIT, expected_bytes, folders)
         except BaseException:
-            shutil.rmtree(self._spill, ignore_errors=True)
+            self._spill.remove()
             raise
 
     def _connect(
@@ -79,7 +78,7 @@ class Session:
             raise UsageError(msg)
         connection = duckdb.connect(":memory:")
         connection.execute("SET memory_limit = ?", [memory_limit])
-        connection.execute("SET temp_directory = ?", [self._spill])
+        connection.execute("SET temp_directory = ?", [str(self._spill.path)])
         if threads is not None:
             connection.execute("SET threads = ?", [threads])
         # Results never depend on the order of rows, so the engine need not keep it.
@@ -213,7 +212,7 @@ class Session:
         try:
             self.connection.close()
         finally:
-            shutil.rmtree(self._spill, ignore_errors=True)
+            self._spill.remove()
 
     def __enter__(self) -> Self:
         return self
