@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from kbeval.aggregates import Scored, score_runs, store_scored
 from kbeval.rescoring import Due, due_runs, rescore
 from kbeval.scoring import ScoreOptions
-from tests.workspace import Workspace
+from tests.workspace import Workspace, hits
 
 Edit = tuple[str, tuple[Any, ...]]
 
@@ -48,6 +49,18 @@ class Night(Workspace):
         for name in (self.db, self.golden):
             shutil.copy(name, folder / name.name)
         return Night(folder, self.db.name)
+
+    def fill(self, runs: int, queries: int, n_hits: int) -> None:
+        """Many rows, all different."""
+        draw = random.Random(runs).randrange
+        label = [{"id": f"q{n}", "expected_chunk_ids": [f"c{n}"], "expected_doc_ids": ["d1"]} for n in range(queries)]
+        self.add_golden(*label)
+        for number in range(runs):
+            rows = {
+                f"q{n}": {"hits_top_k": hits(*(f"c{n + draw(20 * place + 2)}" for place in range(n_hits)), doc=f"d{n}")}
+                for n in range(queries)
+            }
+            self.add_run(f"run{number:02}", rows, created_at=f"2026-01-01T{number:02}")
 
     def edit(self, *edits: Edit) -> None:
         for sql, parameters in edits:

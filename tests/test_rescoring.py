@@ -202,7 +202,7 @@ def test_an_imported_run_beside_it_changes_no_number(night: Night, company: str)
     assert alone == together
 
 
-SPAN = {"matching": "span"}
+SPAN: dict[str, Any] = {"matching": "span"}
 HERE, THERE = [{"kind": "line", "start": 1, "end": 4}], [{"kind": "line", "start": 50, "end": 60}]
 
 
