@@ -215,8 +215,9 @@ def numbers_of(scoring: Scoring, totals: Totals, run: Run) -> tuple[dict[str, An
         found: dict[int | None, Any] = {}
         scored = skipped = 0
         for column in metric.columns:
-            made_of, scored, skipped = totals.get(column.name, ([], 0, 0))
+            # A k that only another run of the session asked for says nothing about this one.
             if column.k is None or column.k in (*scoring.asked_ks[metric.name], k):
+                made_of, scored, skipped = totals.get(column.name, ([], 0, 0))
                 found[column.k] = _number(metric, made_of, scored)
         stays = scored or metric.name in CONTRACT or (metric.none is not None and metric.system == system is not None)
         if not stays:

@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import re
-import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import duckdb
 
 from kbeval.errors import KbevalError, UsageError
+from kbeval.spilling import SpillFolder
 from kbeval.sqlfiles import Relation, read_sql, relations
 
 if TYPE_CHECKING:
@@ -30,7 +29,11 @@ if TYPE_CHECKING:
 DEFAULT_MEMORY_LIMIT = "400MB"
 COMPRESS_FROM_BYTES = 1_000_000_000
 
-_SIZE = re.compile(r"\d{1,9}(\.\d{1,3})?\s*(MB|MiB|GB|GiB|TB|TiB)", re.IGNORECASE)
+# With less the engine cannot even begin.
+LEAST_MEGABYTES = 16
+
+_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(MB|MiB|GB|GiB|TB|TiB)", re.IGNORECASE)
+_MEGABYTES = {"m": 1, "g": 1_000, "t": 1_000_000}
 
 Result = TypeVar("Result")
 Loader = Callable[["Session"], None]
@@ -66,11 +69,11 @@ class Session:
         self._on_step = on_step
         self._built: set[str] = set()
         self._read_once: frozenset[str] = frozenset()
-        self._spill = tempfile.mkdtemp(prefix="kbeval-")
+        self._spill = SpillFolder()
         try:
             self.connection = self._connect(threads, memory_limit or DEFAULT_MEMORY_LIMIT, expected_bytes, reach)
         except BaseException:
-            shutil.rmtree(self._spill, ignore_errors=True)
+            self._spill.remove()
             raise
 
     def _connect(
@@ -80,12 +83,27 @@ class Session:
         expected_bytes: int,
         reach: Sequence[Path],
     ) -> duckdb.DuckDBPyConnection:
-        if not _SIZE.fullmatch(memory_limit):
+        size = _SIZE.fullmatch(memory_limit)
+        if size is None:
             msg = f"memory limit {memory_limit!r} is not a size; write it like 400MB or 2GB"
             raise UsageError(msg)
+        if float(size[1]) * _MEGABYTES[size[2][0].lower()] < LEAST_MEGABYTES:
+            msg = f"memory limit {memory_limit!r} is too small to work with; give {LEAST_MEGABYTES}MB or more"
+            raise UsageError(msg)
         connection = duckdb.connect(":memory:")
+        undisturbed(connection, lambda: self._set_up(connection, threads, memory_limit, expected_bytes, reach))
+        return connection
+
+    def _set_up(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        threads: int | None,
+        memory_limit: str,
+        expected_bytes: int,
+        reach: Sequence[Path],
+    ) -> None:
         connection.execute("SET memory_limit = ?", [memory_limit])
-        connection.execute("SET temp_directory = ?", [self._spill])
+        connection.execute("SET temp_directory = ?", [str(self._spill.path)])
         if threads is not None:
             connection.execute("SET threads = ?", [threads])
         # Results never depend on the order of rows, so the engine need not keep it.
@@ -106,7 +124,6 @@ class Session:
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
         connection.execute(read_sql("macros.sql"))
-        return connection
 
     def add_loaders(self, loaders: Mapping[str, Loader]) -> None:
         """Say how stored tables get into the session when they are first needed."""
@@ -222,21 +239,18 @@ class Session:
     def waiting(self, task: Callable[[], Result]) -> Result:
         """Something that keeps the engine busy. Ctrl-C stops it, and want of memory says what to do."""
         try:
-            if threading.current_thread() is not threading.main_thread():
-                return task()
-            # The engine does not hear Ctrl-C while it works, so the main thread only waits for it.
-            return _Work(task).result(self.connection)
+            return undisturbed(self.connection, task)
         except duckdb.OutOfMemoryException as error:
             msg = f"not enough memory for this: {first_line(error)}; give more with --memory-limit"
             raise KbevalError(msg) from error
 
     def rows(self, sql: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
         """All rows of a query; for results that are small by nature."""
-        return self.execute(sql, parameters).fetchall()
+        return self.waiting(lambda: self.connection.execute(sql, parameters).fetchall())
 
     def frame(self, sql: str, parameters: list[Any] | None = None) -> pl.DataFrame:
         """A query's result as a Polars frame."""
-        frame: pl.DataFrame = self.connection.sql(sql, params=parameters).pl()
+        frame: pl.DataFrame = self.waiting(lambda: self.connection.sql(sql, params=parameters).pl())
         return frame
 
     def close(self) -> None:
@@ -244,7 +258,7 @@ class Session:
         try:
             self.connection.close()
         finally:
-            shutil.rmtree(self._spill, ignore_errors=True)
+            self._spill.remove()
 
     def __enter__(self) -> Self:
         return self
@@ -289,6 +303,17 @@ class _Work(Generic[Result]):
         """Interrupt the engine until it has stopped."""
         while not self._done.wait(0.05):
             connection.interrupt()
+
+
+def undisturbed(connection: duckdb.DuckDBPyConnection, task: Callable[[], Result]) -> Result:
+    """Something that an engine does. Ctrl-C stops it, and is never mistaken for a fault of the data.
+
+    The main thread only waits: there the engine would turn the signal into an error of its own, and what is being
+    opened or closed would be left half-way.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return task()
+    return _Work(task).result(connection)
 
 
 def first_line(error: BaseException) -> str:

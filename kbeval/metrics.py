@@ -295,9 +295,9 @@ def find_column(metrics: Sequence[Metric], name: str) -> Column:
 
 
 def definitions_hash(metrics: Sequence[Metric]) -> str:
-    """Changes when the meaning of any number changes, and not with a comment or a summary."""
+    """Changes when the meaning of any number changes, and not with a header's comment or a summary."""
     meaning = [
-        [m.name, " ".join(m.expression.split()), m.grain, m.condition, m.ks, m.none, m.aggregation]
+        [m.name, m.expression, m.grain, m.condition, m.labels, m.ks, m.none, m.aggregation]
         for m in sorted(metrics, key=lambda m: m.name)
     ]
     road = [[name, " ".join(sqlfiles.without_comments(text).split())] for name, text in sqlfiles.road().items()]

@@ -1,7 +1,8 @@
 """What numbers were made from, so that it can be told later whether they are still what scoring would give.
 
 Everything that a number depends on has a short digest: the stored rows with the run's configuration, the labels, the
-metric definitions, how hits were matched, and the knowledge base that citations lead to.
+metric definitions, how hits were matched, the knowledge base that citations lead to and, where places decide, where
+the expected chunks stand: other runs' hits may tell.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kbeval import __version__
+from kbeval.columnar.digests import digest_of
 from kbeval.metrics import definitions_hash
 from kbeval.model import AggregateMetrics
 
@@ -19,18 +21,21 @@ if TYPE_CHECKING:
     from kbeval.golden import Golden
     from kbeval.scoring import ScoreOptions
 
-NEW = "new"
+NEW, FORCED = "new", "scored again as asked"
 DATA, LABELS, DEFINITIONS = "rows changed", "labels changed", "definitions changed"
+MATCHING = "matching changed"
+KNOWLEDGE_BASE, PLACES = "chunks or documents changed", "places of expected chunks changed"
 _REASONS = {
     "rows": DATA,
     "config": "configuration changed",
     "golden": LABELS,
     "metrics": DEFINITIONS,
-    "matching": "matching changed",
-    "min_overlap": "matching changed",
-    "overlap_of": "matching changed",
+    "matching": MATCHING,
+    "min_overlap": MATCHING,
+    "overlap_of": MATCHING,
     "missing": "missing queries count differently",
-    "knowledge_base": "chunks or documents changed",
+    "knowledge_base": KNOWLEDGE_BASE,
+    "places": PLACES,
 }
 
 
@@ -46,7 +51,10 @@ def provenance(session: Session, golden: Golden, options: ScoreOptions) -> dict[
         found |= {"min_overlap": options.min_overlap, "overlap_of": options.overlap_of}
     if options.missing_as_zero:
         found["missing"] = "zero"
-    found["knowledge_base"] = _knowledge_base(session)
+    session.need("known_chunks", "documents")
+    found["knowledge_base"] = _shortened(digest_of(session, "FROM known_chunks", "FROM documents"))
+    if options.by_places(golden):
+        found["places"] = _places(session)
     return found
 
 
@@ -55,15 +63,18 @@ def of_run(rows: str, config_json: str) -> dict[str, str]:
     return {"rows": rows, "config": _short(config_json)}
 
 
-def _knowledge_base(session: Session) -> str:
-    """The chunks and documents that citations are held against, in no order."""
-    session.need("known_chunks", "documents")
-    found = session.rows(
-        "SELECT 'chunks', COUNT(*), BIT_XOR(md5_number(to_json([chunk_id, doc_id, chunker_version, spans_text])))"
-        " FROM known_chunks UNION ALL"
-        " SELECT 'documents', COUNT(*), BIT_XOR(md5_number(to_json([doc_id, path]))) FROM documents"
+def _places(session: Session) -> str:
+    """Where labels stand, and hits that do not say it themselves."""
+    session.need("expected_places", "indexed_places")
+    silent = (
+        "SELECT chunk_id, chunker_version, doc_id, age,"
+        " COALESCE(usable_spans(spans_text), usable_spans(archived_text)) AS spans_text FROM indexed_places"
     )
-    return _short(repr(sorted(found)))
+    return _shortened(digest_of(session, "FROM expected_places", silent))
+
+
+def _shortened(digest: str) -> str:
+    return digest[: len("sha256:") + 16]
 
 
 def _short(text: str) -> str:
@@ -78,4 +89,8 @@ def reasons(stored: AggregateMetrics | None, now: Mapping[str, Any]) -> list[str
     if "rows" not in made_from:
         return ["scored by an older version"]
     changed = [name for name in _REASONS if made_from.get(name) != now.get(name)]
-    return list(dict.fromkeys(_REASONS[name] for name in changed))
+    found = dict.fromkeys(_REASONS[name] for name in changed)
+    if PLACES in found and found.keys() & {LABELS, KNOWLEDGE_BASE, MATCHING}:
+        # That has been said.
+        del found[PLACES]
+    return list(found)

@@ -7,12 +7,12 @@ run is left alone. Interrupted, the next call finds what was stored and goes on 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kbeval.aggregates import Scored, score_runs
 from kbeval.golden import Golden, load_golden
-from kbeval.provenance import DATA, NEW, of_run, provenance, reasons
+from kbeval.provenance import DATA, FORCED, NEW, of_run, provenance, reasons
 from kbeval.runs import find_runs
 from kbeval.scoring import ScoreOptions
 from kbeval.sources.opening import open_source
@@ -43,11 +43,12 @@ class Due:
             if run.run_id not in self.reasons:
                 continue
             is_parsed = not {NEW, DATA} & set(self.reasons[run.run_id])
-            weight += run.rows * (_PARSED_WEIGHT if is_parsed else 1)
-            if step and weight > STEP_ROWS:
+            own_weight = run.rows * (_PARSED_WEIGHT if is_parsed else 1)
+            if step and weight + own_weight > STEP_ROWS:
                 yield step
-                step, weight = [], run.rows
+                step, weight = [], 0.0
             step.append(run.run_id)
+            weight += own_weight
         if step:
             yield step
 
@@ -66,10 +67,11 @@ def due_runs(
         due = Due(golden, found if names is None else find_runs(found, names, str(database)))
         stored = {run.run_id: run.aggregate() for run in due.runs}
         if force or not any(stored.values()):
-            due.reasons = {run_id: [NEW if numbers is None else "forced"] for run_id, numbers in stored.items()}
+            due.reasons = {run_id: [NEW if numbers is None else FORCED] for run_id, numbers in stored.items()}
             return due
         due.golden = golden if isinstance(golden, Golden) else load_golden(golden)
         source.feed(session, [])
+        session.add_loaders({"golden_entries": due.golden.loader()})
         now = provenance(session, due.golden, options)
         # Only where something is stored can anything have changed; their rows are looked at last, and all at once.
         scored = [run.run_id for run in due.runs if stored[run.run_id] is not None]
@@ -108,12 +110,12 @@ def _add(whole: Scored, step: Scored) -> None:
     whole.warnings += [text for text in step.warnings if text not in whole.warnings]
 
 
-def summary(due: Due, most: int = 5) -> Sequence[str]:
-    """What is scored again and why, in a few lines."""
-    if not due.reasons:
-        return []
+def summary(due: Due, most: int = 5, without: Collection[str] = ()) -> Sequence[str]:
+    """What is scored again and why, in a few lines. `without`: runs that could not be."""
     by_reason: dict[str, list[str]] = {}
     for run_id, found in due.reasons.items():
+        if run_id in without:
+            continue
         by_reason.setdefault(", ".join(found), []).append(run_id)
     lines = []
     for reason, run_ids in by_reason.items():

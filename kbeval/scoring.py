@@ -97,6 +97,12 @@ class ScoreOptions:
             msg = f"the least overlap is {self.min_overlap}; it must be above 0 and at most 1"
             raise UsageError(msg)
 
+    def by_places(self, golden: Golden) -> bool:
+        """Does it matter where hits and labels stand?"""
+        if self.matching == "span" or not golden.has("expected_spans"):
+            return self.matching == "span"
+        return any(entry.get("expected_spans") and not entry.get("expected_chunk_ids") for entry in golden.entries)
+
     def metrics(self) -> list[Metric]:
         """Every metric to compute."""
         if self.only:
@@ -185,14 +191,13 @@ class Scoring:
 
     def _matching(self) -> dict[str, Loader]:
         """The relations that depend on what makes a hit correct; the others are as their files say."""
-        placed = self.golden.has("expected_spans") and any(
-            entry.get("expected_spans") and not entry.get("expected_chunk_ids") for entry in self.golden.entries
-        )
-        if self.options.matching == "span" or placed:
+        if self.options.by_places(self.golden):
             return {"chunk_matches": _view("chunk_matches", "SELECT * FROM placed_matches")}
         # No label is about spans, so nobody needs to know where the hits stand.
         return {
-            "hit_places": _view("hit_places", "SELECT result_no, position, doc_id, NULL AS spans_text FROM hits"),
+            "hit_places": _view(
+                "hit_places", "SELECT result_no, position, doc_id, NULL AS path, NULL AS spans_text FROM hits"
+            ),
             "expected_places": _view(
                 "expected_places", "SELECT '' AS query_id, '' AS place, '' AS doc_id, '' AS spans_text WHERE false"
             ),

@@ -105,10 +105,10 @@ def run(arguments: list[str]) -> int:
 
 def _explain(error: BaseException) -> int:
     """Say in one line what happened; returns the exit code."""
+    if _is_interruption(error):
+        return _fail("interrupted; nothing is half-written", code=130)
     if isinstance(error, KbevalError):
         return _fail(error.headline, details=error.details, code=error.exit_code)
-    if isinstance(error, KeyboardInterrupt | click.Abort):
-        return _fail("interrupted; nothing is half-written", code=130)
     if isinstance(error, click.ClickException):
         context = error.ctx if isinstance(error, click.UsageError) else None
         return _fail(error.format_message(), f"see '{context.command_path} --help'" if context else None)
@@ -116,6 +116,17 @@ def _explain(error: BaseException) -> int:
         return _fail(f"cannot write the output: {error.strerror or error}")
     what = " ".join(str(error).split()) or type(error).__name__
     return _fail(f"this should not have happened: {what}", "KBEVAL_DEBUG=1 shows where; please report it")
+
+
+def _is_interruption(error: BaseException) -> bool:
+    """Was it Ctrl-C? Also where closing something in the middle of it went wrong, too."""
+    cause: BaseException | None = error
+    while cause is not None:
+        is_engines = type(cause).__name__ == "InterruptException" or str(cause) == "Query interrupted"
+        if is_engines or isinstance(cause, KeyboardInterrupt | click.Abort):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def _fail(message: str, advice: str | None = None, details: Sequence[str] = (), code: int = 2) -> int:

@@ -211,7 +211,8 @@ def print_json(value: Any) -> None:  # noqa: ANN401  (anything that JSON can hol
 
 def note(*lines: str) -> None:
     """Say something beside the data; each line is one line, whatever data it quotes."""
-    click.echo("\n".join(map(shown, lines)), err=True)
+    if lines:
+        click.echo("\n".join(map(shown, lines)), err=True)
 
 
 def warn(text: str) -> None:

@@ -67,19 +67,22 @@ def _print(found: Recomputed, form: str, *, explain: bool) -> None:
         return
     columns = [Column("run"), Column("metric"), Column("stored", right=True), Column("now", right=True)]
     columns += [Column("change", right=True), Column("because", width=100)]
-    rows = [_row(movement, found, explain=explain) for movement in found.movements]
+    rows = [_row(movement, found, form, explain=explain) for movement in found.movements]
     if rows:
         common.print_table(columns, rows, form)
 
 
-def _row(movement: Movement, found: Recomputed, *, explain: bool) -> list[Cell]:
+def _row(movement: Movement, found: Recomputed, form: str, *, explain: bool) -> list[Cell]:
     from kbeval.exact import difference
     from kbeval.metrics import short_name
 
     causes = movement.because if explain else dict.fromkeys([", ".join(found.due.reasons[movement.run_id])])
     because = "; ".join(f"{cause} {_signed(part)}".strip() for cause, part in causes.items())
-    change = _signed(difference(movement.stored, movement.now))
-    return [movement.run_id, short_name(movement.metric), movement.stored, movement.now, change, because]
+    change = difference(movement.stored, movement.now)
+    if form == "csv":
+        # A number, not text: what begins with a sign would be quoted against spreadsheets.
+        return [movement.run_id, short_name(movement.metric), movement.stored, movement.now, change, because]
+    return [movement.run_id, short_name(movement.metric), movement.stored, movement.now, _signed(change), because]
 
 
 def _signed(number: float | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,7 +11,7 @@ from kbeval.cli import common
 from kbeval.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from kbeval.aggregates import Scored
     from kbeval.model import AggregateMetrics
@@ -65,7 +66,8 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
         if all_runs:
             # Slices are not stored, so they are always computed.
             due = due_runs(database, golden, options, force=force or options.by is not None)
-            scored = rescore(database, due, options, job.store_healthy)
+            with job.saying_how_far(due):
+                scored = rescore(database, due, options, job.store_healthy)
         else:
             due = None
             scored = score_runs(database, golden, runs, options)
@@ -109,6 +111,20 @@ class _Job:
             store_scored(scored, db=self._database, runs=healthy)
             self.stored += len(healthy)
 
+    @contextlib.contextmanager
+    def saying_how_far(self, due: Due) -> Iterator[None]:
+        """Whatever stops a large history in the middle: what was stored until then stays, and is said."""
+        try:
+            yield
+        except BaseException:
+            if self.stored:
+                rest = len(due.reasons) - self.stored
+                common.note(
+                    f"stopped after the numbers of {counted(self.stored, 'run')} were stored in {self._database};"
+                    f" the next call goes on with the other {rest:,}"
+                )
+            raise
+
     def tell(self, due: Due | None) -> None:
         """What was done, and why; with --all also what was left alone."""
         from kbeval.errors import UsageError
@@ -117,13 +133,20 @@ class _Job:
         if due is not None and not due.runs:
             msg = "the database holds no runs yet, so there is nothing to score"
             raise UsageError(msg)
-        if self._dry_run:
+        if self._dry_run and due is None:
             common.note("dry run: nothing was stored")
+        elif self._dry_run and due is not None:
+            some = len(due.reasons.keys() - self.broken)
+            common.note(f"dry run: nothing was stored; would store the numbers of {counted(some, 'run')}")
         elif self.stored:
             common.note(f"stored the numbers of {counted(self.stored, 'run')} in {self._database}")
-        if due is not None and due.unchanged:
+        if due is None:
+            return
+        common.note(*summary(due, without=self.broken))
+        if due.unchanged:
+            nothing = "" if due.reasons else "nothing to do: "
             rest = f"{counted(len(due.unchanged), 'run')} unchanged since scored (--force scores them again)"
-            common.note(*summary(due), rest)
+            common.note(nothing + rest)
 
 
 def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions) -> None:

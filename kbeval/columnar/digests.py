@@ -18,6 +18,16 @@ def digests(session: Session, rows: str) -> dict[str, str]:
     return {run_id: _digest(parts) for run_id, *parts in found}
 
 
+def digest_of(session: Session, *selects: str) -> str:
+    """The digest of everything that these SELECTs give, in no order."""
+    rows = " UNION ALL ".join(
+        f"SELECT {place} AS place, md5_number(CAST(to_json(t) AS VARCHAR)) AS row_hash FROM ({select}) AS t"
+        for place, select in enumerate(selects)
+    )
+    found = session.rows(f"SELECT place, {_PARTS} FROM ({rows}) GROUP BY ALL ORDER BY ALL")
+    return _digest(part for parts in found for part in parts)
+
+
 def _digest(parts: Iterable[int]) -> str:
     text = " ".join(map(str, parts))
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:32]

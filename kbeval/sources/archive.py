@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from kbeval.columnar.cache import Choice, Facts
 from kbeval.columnar.manifest import Manifest, read_manifest
 from kbeval.columnar.parts import ALWAYS, MORE, Part, literal, new_numbering, read_part, reading
+from kbeval.engine import undisturbed
 from kbeval.errors import DatabaseError
 from kbeval.files import write_whole
 from kbeval.golden import Golden, load_golden
@@ -89,10 +90,13 @@ class ArchiveSource:
     def _rows(self, sql: str) -> list[dict[str, Any]]:
         import duckdb
 
-        try:
+        def read() -> list[dict[str, Any]]:
             cursor = self._reader.execute(sql)
             names = [column[0] for column in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+        try:
+            return undisturbed(self._reader, read)
         except duckdb.Error as error:
             raise self._damaged(self._folder / "a table") from error
 

@@ -19,6 +19,7 @@ from kbeval.columnar.cache import Choice, Facts
 from kbeval.columnar.digests import NO_ROWS, digests
 from kbeval.columnar.parts import ROW_BITS
 from kbeval.config import OVERLAPS_OF
+from kbeval.engine import undisturbed
 from kbeval.errors import DatabaseError
 from kbeval.golden import Golden, unpacked
 from kbeval.locks import lock_holders
@@ -150,6 +151,9 @@ class SqliteSource:
 
     def _rows(self, sql: str) -> list[dict[str, Any]]:
         """A small result as dictionaries, through DuckDB, which reads Arrow without pyarrow."""
+        return undisturbed(self._reader, lambda: self._read(sql))
+
+    def _read(self, sql: str) -> list[dict[str, Any]]:
         statement, stream = self._start(sql)
         try:
             self._reader.register("small_answer", stream)
@@ -157,9 +161,12 @@ class SqliteSource:
             names = [column[0] for column in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
         finally:
-            self._reader.unregister("small_answer")
-            del stream
-            statement.close()
+            try:
+                self._reader.unregister("small_answer")
+            finally:
+                # A connection with a statement that is still open cannot be closed.
+                del stream
+                statement.close()
 
     def _start(self, sql: str, batch_rows: int = DEFAULT_BATCH_ROWS) -> tuple[Any, Any]:
         """A statement and the Arrow stream of its rows."""

@@ -11,7 +11,13 @@ JOIN (
 LEFT JOIN archived_chunks AS a
     ON  a.chunk_id = c.chunk_id
     AND a.chunker_version = c.chunker_version
-    AND a.seen_in = 'chunks'
-    AND COALESCE(a.doc_id, '') = COALESCE(c.doc_id, '')
-    AND COALESCE(a.spans_text, '') = COALESCE(c.spans_text, '')
 WHERE a.chunk_id IS NULL
+   OR (
+        (
+            a.seen_in <> 'chunks'
+            OR COALESCE(a.doc_id, '') <> COALESCE(c.doc_id, '')
+            OR COALESCE(a.spans_text, '') <> COALESCE(c.spans_text, '')
+        )
+        -- A place that is known is not forgotten because the table does not know it.
+        AND (usable_spans(c.spans_text) IS NOT NULL OR usable_spans(a.spans_text) IS NULL)
+   )

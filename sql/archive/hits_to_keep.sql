@@ -1,11 +1,12 @@
--- hits_to_keep: chunks that only the stored hits know, with what the hits say about them.
+-- hits_to_keep: chunks that only the stored hits know, with what the hits say about them; where they disagree, the one
+-- that sighted_chunks would choose.
 -- columns: chunk_id, chunker_version, doc_id, spans_text
 -- kind: view
 SELECT
     h.chunk_id,
     COALESCE(h.chunker_version, '')          AS chunker_version,
-    MIN(COALESCE(h.doc_id, d.doc_id))        AS doc_id,
-    MIN(h.spans_text)                        AS spans_text
+    COALESCE(h.doc_id, d.doc_id)             AS doc_id,
+    h.spans_text
 FROM hit_sources AS h
 JOIN (SELECT DISTINCT chunk_id FROM unknown_hits) AS u ON u.chunk_id = h.chunk_id
 LEFT JOIN doc_paths AS d ON d.path = h.path
@@ -13,4 +14,7 @@ LEFT JOIN known_places AS k
     ON  k.chunk_id = h.chunk_id
     AND k.chunker_version = COALESCE(h.chunker_version, k.chunker_version)
 WHERE k.chunk_id IS NULL AND h.spans_text IS NOT NULL
-GROUP BY h.chunk_id, COALESCE(h.chunker_version, '')
+QUALIFY ROW_NUMBER() OVER (
+    PARTITION BY h.chunk_id, COALESCE(h.chunker_version, '')
+    ORDER BY COALESCE(h.doc_id, d.doc_id, h.path) IS NULL, h.spans_text, COALESCE(h.doc_id, d.doc_id) NULLS LAST
+) = 1

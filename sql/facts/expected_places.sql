@@ -1,6 +1,7 @@
 -- expected_places: where the answer to a golden query stands: its expected_spans, else its expected chunks as the
 -- tables, the archive or any stored hit know them.
--- columns: query_id, place (a chunk's id, or which of the spans), doc_id, spans_text (null: nobody knows)
+-- columns: query_id, place (a chunk's id, or which of the spans), doc_id (the path, where nothing knows an id for it),
+--          spans_text (null: nobody knows)
 -- kind: table
 WITH written AS (
     SELECT query_id, 'span ' || number AS place, COALESCE(span ->> '$.doc_id', d.doc_id, span ->> '$.path') AS doc_id, span
@@ -21,12 +22,11 @@ chosen AS (
     UNION ALL
     SELECT
         u.chunk_id,
-        COALESCE(p.doc_id, s.doc_id, d.doc_id, s.path) AS doc_id,
+        COALESCE(p.doc_id, s.doc_id, s.path) AS doc_id,
         s.spans_text
     FROM unplaced_chunks AS u
     LEFT JOIN label_places AS p ON p.chunk_id = u.chunk_id
     LEFT JOIN sighted_chunks AS s ON s.chunk_id = u.chunk_id
-    LEFT JOIN doc_paths AS d ON d.path = s.path
 )
 
 SELECT query_id, place, doc_id, '[' || CAST(span AS VARCHAR) || ']' AS spans_text

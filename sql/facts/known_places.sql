@@ -1,6 +1,6 @@
 -- known_places: what the table `chunks` and the archive know about where a chunk of one chunker version stood.
--- columns: chunk_id, chunker_version, doc_id, spans_text (in the table), archived_text, first_seen (null: not
---          archived yet)
+-- columns: chunk_id, chunker_version, doc_id, spans_text (in the table), archived_text, seen_in (where the archive has it
+--          from: 'chunks' or 'hits'), first_seen (both null: not archived yet), is_in_table
 -- kind: table
 SELECT
     COALESCE(c.chunk_id, a.chunk_id)               AS chunk_id,
@@ -8,7 +8,9 @@ SELECT
     COALESCE(c.doc_id, a.doc_id)                   AS doc_id,
     c.spans_text,
     a.spans_text                                   AS archived_text,
-    a.first_seen
+    a.seen_in,
+    a.first_seen,
+    c.chunk_id IS NOT NULL                         AS is_in_table
 FROM (
     -- A table without a key may hold a chunk twice.
     SELECT chunk_id, chunker_version, MIN(doc_id) AS doc_id, MIN(spans_text) AS spans_text

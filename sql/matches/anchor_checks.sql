@@ -1,4 +1,5 @@
--- anchor_checks: what the metrics of the anchor-labelled system ask of a row.
+-- anchor_checks: what the metrics of the anchor-labelled system ask of a row: of its own runs and, where labels name
+-- supports, of any. Other runs have none, whichever runs are scored beside them.
 -- columns: result_no, complete_rank, names_folders, in_scope (a support lies in a folder that was searched),
 --          has_references, cites_support, total_ms, judge_groundedness, judge_correctness, judge_tokens, judge_cost_usd
 -- kind: table
@@ -39,8 +40,11 @@ SELECT
     a.judge_tokens,
     a.judge_cost_usd
 FROM anchor_rows AS a
+JOIN results AS r ON r.result_no = a.result_no
+JOIN runs AS u ON u.run_id = r.run_id
 LEFT JOIN complete_supports AS c ON c.result_no = a.result_no
 LEFT JOIN searched AS w ON w.result_no = a.result_no
 LEFT JOIN scoped AS o ON o.result_no = a.result_no
 LEFT JOIN referring AS e ON e.result_no = a.result_no
 LEFT JOIN attributed AS t ON t.result_no = a.result_no
+WHERE u.system = 'anchors' OR (SELECT COUNT(*) FROM supports) > 0

@@ -1,4 +1,4 @@
--- claim_checks: what the metrics of grounded question answering ask of a row.
+-- claim_checks: what the metrics of grounded question answering ask of a row of an imported trace.
 -- columns: result_no, n_claims_found, n_cited, n_cited_unseen (not among the hits), n_cited_gold,
 --          n_gold_found (expected chunks among the hits), last_gold_rank (by which that many were found)
 -- kind: view
@@ -49,6 +49,7 @@ SELECT
     COALESCE(g.n, 0)        AS n_gold_found,
     g.rank                  AS last_gold_rank
 FROM results AS r
+JOIN runs AS u ON u.run_id = r.run_id AND u.system = 'grounded'
 LEFT JOIN claimed AS m ON m.result_no = r.result_no
 LEFT JOIN checked AS c ON c.result_no = r.result_no
 LEFT JOIN gold AS g ON g.result_no = r.result_no

@@ -22,7 +22,7 @@ known AS (
             CASE
                 WHEN k.chunk_id IS NULL OR k.chunker_version <> v.chunker_version THEN 0
                 WHEN t.chunk_id IS NULL OR t.chunker_version = v.chunker_version THEN 1
-                WHEN COALESCE(t.spans_text, t.archived_text) = COALESCE(k.spans_text, k.archived_text) THEN 1
+                WHEN t.spans_text = COALESCE(k.spans_text, k.archived_text) THEN 1
                 ELSE 0
             END
         )                                                                                AS is_own,

@@ -17,7 +17,9 @@ shared AS (
             * (LEAST(a.top, b.top) - GREATEST(a.bottom, b.bottom))
         ) AS size
     FROM near_hits AS n
-    JOIN expected_places AS p ON p.query_id = n.query_id AND COALESCE(p.doc_id, n.doc_id) = n.doc_id
+    JOIN expected_places AS p
+        ON  p.query_id = n.query_id
+        AND (p.doc_id IS NULL OR p.doc_id = n.doc_id OR p.doc_id = n.path)
     JOIN span_pieces AS a
         ON  a.owner = 'hit'
         AND a.major = CAST(n.result_no AS VARCHAR)

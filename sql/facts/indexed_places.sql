@@ -1,0 +1,14 @@
+-- indexed_places: the chunks that are or were in the table `chunks`, and where they stood. What only hits of stored
+-- runs say is not here: a run's numbers must not depend on which other runs were scored before it.
+-- columns: chunk_id, chunker_version, doc_id, spans_text (in the table), archived_text, age (1: the first of its id that
+--          was seen; a chunker may use old ids again)
+-- kind: table
+SELECT
+    chunk_id,
+    chunker_version,
+    doc_id,
+    spans_text,
+    CASE WHEN seen_in = 'chunks' THEN archived_text END AS archived_text,
+    ROW_NUMBER() OVER (PARTITION BY chunk_id ORDER BY COALESCE(first_seen, '9'), chunker_version) AS age
+FROM known_places
+WHERE is_in_table OR seen_in = 'chunks'
