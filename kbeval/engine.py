@@ -31,6 +31,8 @@ COMPRESS_FROM_BYTES = 1_000_000_000
 
 _SIZE = re.compile(r"\d{1,9}(\.\d{1,3})?\s*(MB|MiB|GB|GiB|TB|TiB)", re.IGNORECASE)
 
+_WILD = re.compile(r"[\[*?]")
+
 Result = TypeVar("Result")
 Loader = Callable[["Session"], None]
 
@@ -93,7 +95,9 @@ class Session:
             connection.execute("ATTACH ':memory:' AS work (COMPRESS)")
             connection.execute("USE work")
         if folders:
-            connection.execute("SET allowed_directories = ?", [[f"{folder.absolute()}/" for folder in folders]])
+            # The engine asks for the pattern first, and then for what it stands for.
+            names = {name for folder in folders for name in (str(folder.absolute()), verbatim(folder.absolute()))}
+            connection.execute("SET allowed_directories = ?", [[f"{name}/" for name in sorted(names)]])
         # From here on no statement can read or write any other file, reach the network or undo this.
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
@@ -258,6 +262,11 @@ class _Work(Generic[Result]):
         """Interrupt the engine until it has stopped."""
         while not self._done.wait(0.05):
             connection.interrupt()
+
+
+def verbatim(path: Path) -> str:
+    """A path that the engine takes as it stands, and not for a pattern: folders may be called `runs[1]` or `what?`."""
+    return _WILD.sub(r"[\g<0>]", str(path))
 
 
 def first_line(error: BaseException) -> str:
