@@ -10,7 +10,7 @@ import contextlib
 import copy
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -34,6 +34,8 @@ LEAST_MEGABYTES = 16
 
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(MB|MiB|GB|GiB|TB|TiB)", re.IGNORECASE)
 _MEGABYTES = {"m": 1, "g": 1_000, "t": 1_000_000}
+
+_WILD = re.compile(r"[\[*?]")
 
 Result = TypeVar("Result")
 Loader = Callable[["Session"], None]
@@ -117,9 +119,10 @@ class Session:
             connection.execute("ATTACH ':memory:' AS work (COMPRESS)")
             connection.execute("USE work")
         if reach:
-            folders = [f"{path.absolute()}/" for path in reach if path.is_dir()]
-            connection.execute("SET allowed_directories = ?", [folders])
-            connection.execute("SET allowed_paths = ?", [[str(path.absolute()) for path in reach if path.is_file()]])
+            connection.execute(
+                "SET allowed_directories = ?", [[f"{name}/" for name in _names(filter(Path.is_dir, reach))]]
+            )
+            connection.execute("SET allowed_paths = ?", [_names(filter(Path.is_file, reach))])
         # From here on no statement can read or write any other file, reach the network or undo this.
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
@@ -314,6 +317,16 @@ def undisturbed(connection: duckdb.DuckDBPyConnection, task: Callable[[], Result
     if threading.current_thread() is not threading.main_thread():
         return task()
     return _Work(task).result(connection)
+
+
+def verbatim(path: Path) -> str:
+    """A path that the engine takes as it stands, and not for a pattern: folders may be called `runs[1]` or `what?`."""
+    return _WILD.sub(r"[\g<0>]", str(path))
+
+
+def _names(paths: Iterable[Path]) -> list[str]:
+    """What the engine asks about before it opens them: first the pattern, and then what it stands for."""
+    return sorted({name for path in paths for name in (str(path.absolute()), verbatim(path.absolute()))})
 
 
 def first_line(error: BaseException) -> str:

@@ -78,7 +78,9 @@ def whole_file(path: Path, never: Sequence[str | os.PathLike[str]] = ()) -> Iter
 
 
 def is_same_file(path: Path, other: Path) -> bool:
-    """Is it that file, or one that SQLite keeps beside it?"""
+    """Is it that file, or one that SQLite keeps beside it, or in that folder?"""
+    if other.is_dir():
+        return other.resolve() in path.parents
     names = {other.resolve(), *(Path(f"{other.resolve()}{end}") for end in ("-wal", "-shm", "-journal"))}
     return path in names or (path.exists() and other.exists() and path.samefile(other))
 

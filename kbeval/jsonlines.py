@@ -11,14 +11,13 @@ import json
 import mmap
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import duckdb
 
+from kbeval.columnar.parts import literal
+from kbeval.engine import Session, verbatim
 from kbeval.sqlfiles import parse_relation, read_sql
-
-if TYPE_CHECKING:
-    from kbeval.engine import Session
 
 # The engine reads a file in pieces of this size, several at a time. Lines beyond half of it are too long.
 _PIECE_BYTES = 4_000_000
@@ -33,8 +32,9 @@ def show_lines(session: Session, path: Path, name: str) -> bool:
     if not path.is_file() or _holds(path, _SEPARATOR):
         return False
     # A character that is not in the file separates columns, so that each line is one.
+    file = literal(verbatim(path.absolute()))
     session.execute(
-        f"CREATE VIEW {name} AS SELECT line FROM read_csv('{_quoted(path)}', columns = {{'line': 'VARCHAR'}},"
+        f"CREATE VIEW {name} AS SELECT line FROM read_csv({file}, columns = {{'line': 'VARCHAR'}},"
         f" auto_detect = false, header = false, delim = chr({_SEPARATOR}), quote = '', escape = '',"
         f" compression = 'none', buffer_size = {_PIECE_BYTES}, max_line_size = {_PIECE_BYTES // 2}) WHERE line <> ''"
     )
@@ -47,10 +47,6 @@ def _holds(path: Path, character: int) -> bool:
             return text.find(bytes([character])) >= 0
     except (OSError, ValueError):
         return True  # it is empty, or cannot be read: whoever reads it exactly will say so
-
-
-def _quoted(path: Path) -> str:
-    return str(path.absolute()).replace("'", "''")
 
 
 def build(session: Session, name: str, file: str | None = None) -> None:

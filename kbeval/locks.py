@@ -1,8 +1,11 @@
-"""Who holds the lock on a database file, for messages that say whom to wait for."""
+"""Who holds the lock on a database file, for messages that say whom to wait for; and locks on folders of our own."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 _PROC_LOCKS = Path("/proc/locks")
@@ -43,3 +46,38 @@ def _describe(pid: int) -> str:
     except OSError:
         return f"process {pid}"
     return f"process {pid} ({''.join(c for c in name if c.isprintable())})"
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, exclusive: bool, patience: float = 0) -> Iterator[bool | None]:
+    """Hold a lock on a file or folder. It ends with the process, however that ends.
+
+    True: it is held. False: somebody else has it, for longer than the seconds of `patience`. None: there are no such
+    locks here (Windows, some networks).
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except OSError:
+        yield None
+        return
+    try:
+        yield _lock(handle, exclusive=exclusive, patience=patience)
+    finally:
+        os.close(handle)
+
+
+def _lock(handle: int, *, exclusive: bool, patience: float) -> bool | None:
+    end = time.monotonic() + patience
+    while True:
+        try:
+            import fcntl
+
+            fcntl.flock(handle, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.02)
+        except (ImportError, OSError):
+            return None
+        else:
+            return True

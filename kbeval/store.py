@@ -13,8 +13,8 @@ from kbeval.columnar.cache import Cache, carry_over
 from kbeval.columnar.manifest import is_archive
 from kbeval.errors import DatabaseError
 from kbeval.locks import lock_holders
-from kbeval.sources.archive import write_scores
 from kbeval.sources.files import check_is_database, database_uri
+from kbeval.sources.scores import write_scores
 from kbeval.sources.sqlite import BUSY_TIMEOUT_MS
 from kbeval.sources.stamps import Stamp, Times, settled_stamp, take_stamp, times
 
@@ -27,11 +27,11 @@ def store_json(
 ) -> None:
     """Set `aggregate_json` of each run, and what is kept beside it. A run that has gone meanwhile undoes the whole.
 
-    An archive is not written to: its scores are kept beside its tables, and it holds the rest already.
+    An archive is not written to: all of it is kept in a file beside its tables.
     """
     path = Path(database)
     if is_archive(path):
-        write_scores(path, aggregates)
+        write_scores(path, aggregates, kept)
         return
     check_is_database(path)
     # Taken while the file is not open here: see kbeval.sources.stamps.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -21,7 +19,7 @@ import kbeval
 from kbeval.errors import DatabaseError
 from kbeval.model import AggregateMetrics
 from kbeval.store import store_json
-from tests.workspace import Workspace, hits
+from tests.workspace import Workspace, hits, without_privileges
 
 
 @pytest.fixture
@@ -164,15 +162,6 @@ def test_a_process_killed_in_mid_store_leaves_nothing_behind(scored: Workspace, 
     assert [scored.stored(f"run{n}") for n in range(3)] == before
     assert scored.execute("PRAGMA integrity_check") == [("ok",)]
     store_json(scored.db, {"run0": "{}"})
-
-
-def without_privileges(*command: str) -> list[str]:
-    """Root may write anything; take that away where the tests run as root."""
-    if os.geteuid() != 0:
-        return list(command)
-    if shutil.which("setpriv") is None:
-        pytest.skip("running as root without setpriv: file permissions mean nothing here")
-    return ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override", *command]
 
 
 def test_a_read_only_file_can_be_looked_at_but_not_stored_in(scored: Workspace, tmp_path: Path) -> None:

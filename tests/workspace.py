@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from kbeval.aggregates import Scored, score_runs
 from kbeval.scoring import ScoreOptions
@@ -80,3 +84,12 @@ def answer(text: str, *citations: Mapping[str, Any], grounded: bool | None = Tru
     """An answer as a row stores it."""
     cited = [{"marker": f"[#{number}]", "citation": citation} for number, citation in enumerate(citations, start=1)]
     return {"answer": text, "grounded": grounded, "refusal_reason": None, "citations": cited}
+
+
+def without_privileges(*command: str) -> list[str]:
+    """Root may write anything; take that away where the tests run as root."""
+    if os.geteuid() != 0:
+        return list(command)
+    if shutil.which("setpriv") is None:
+        pytest.skip("running as root without setpriv: file permissions mean nothing here")
+    return ["setpriv", "--bounding-set=-dac_override", "--inh-caps=-dac_override", *command]

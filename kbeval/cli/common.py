@@ -144,7 +144,11 @@ class Settings:
 
     def golden(self) -> str:
         """The golden file; that of the archive, where an archive is scored and no other is named."""
-        return str(self.get("golden") or self._archived_golden() or self._required("golden", "the golden file"))
+        return self.golden_if_any() or self._required("golden", "the golden file")
+
+    def golden_if_any(self) -> str | None:
+        """As `golden`, for those who can do without."""
+        return self.get("golden") or self._archived_golden()
 
     def _archived_golden(self) -> str | None:
         if not (Path(self.db()) / "manifest.json").is_file():

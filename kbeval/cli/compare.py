@@ -90,7 +90,7 @@ def _write(found: CompareReport, report: str, settings: common.Settings, databas
     from kbeval.files import report_path, write_whole
     from kbeval.render.comparison import render_report_md
 
-    runs_dir = Path(settings.get("runs_dir") or Path(database).parent / "runs")
+    runs_dir = Path(settings.get("runs_dir") or _beside(database) / "runs")
     path = Path(report) if report != _BESIDE_DB else report_path(runs_dir, found.run_b)
     write_whole(path, render_report_md(found), never=(database, settings.golden()))
     common.note(f"wrote {path}")
@@ -105,6 +105,12 @@ def print_summary(found: CompareReport, only: Collection[str] | None = None) -> 
     click.echo(shown(text.matching_sentence(found)))
     click.echo()
     common.print_table(*text.delta_table(found.whole, only), "table")
+
+
+def _beside(database: str) -> Path:
+    """The folder that holds it. An archive may be called `.` and has a folder `runs` of its own."""
+    path = Path(database)
+    return (path.resolve() if path.is_dir() else path).parent
 
 
 def _print_report(found: CompareReport, top: int) -> None:

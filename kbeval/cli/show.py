@@ -87,7 +87,7 @@ def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:
     aggregate = run.aggregate()
     # Whoever names labels or definitions wants numbers made with them, not those of last time.
     if settings.given("golden", "extra_ks", "metrics_dir", "matching") or (
-        aggregate is None and settings.get("golden")
+        aggregate is None and settings.golden_if_any()
     ):
         with common.Progress() as progress:
             options = _options(settings, run, progress)

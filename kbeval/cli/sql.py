@@ -57,7 +57,7 @@ def sql_command(
     from kbeval.explore import open_explorer
 
     settings = common.Settings(**{name: value for name, value in flags.items() if name != "matching"})
-    database, golden = settings.db(), settings.get("golden")
+    database, golden = settings.db(), settings.golden_if_any()
     if query is not None and source is not None:
         msg = "give the query or a file with it (-f), not both"
         raise click.UsageError(msg, click.get_current_context())

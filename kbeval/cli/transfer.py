@@ -90,7 +90,7 @@ def export_anchors(run: str, folder: str, full_text: bool, replace: bool, **flag
     with common.Progress() as progress:
         options = settings.score_options(on_step=progress.step)
         written = export_folder(
-            run, place, db=settings.db(), golden=settings.get("golden"), full_text=full_text, options=options
+            run, place, db=settings.db(), golden=settings.golden_if_any(), full_text=full_text, options=options
         )
     common.note(f"wrote {', '.join(written)} to {place}")
     if len(written) == 2:
@@ -116,7 +116,7 @@ def export_duckdb_command(file: str, replace: bool, matching: str, **flags: Any)
     from kbeval.exporting_duckdb import export_duckdb
 
     settings = common.Settings(**flags)
-    database, golden = settings.db(), settings.get("golden")
+    database, golden = settings.db(), settings.golden_if_any()
     with common.Progress() as progress:
         options = settings.score_options(matching=matching, on_step=progress.step)
         with open_explorer(database, golden, options) as explorer:

@@ -1,7 +1,10 @@
 """An archive's table of contents: which runs it holds and where, and the tables that all of them share.
 
 The manifest is replaced in one step, after everything that it names is in place. What it named before is deleted
-only by the next archiving after that, so whoever is reading is not disturbed.
+only by the next archiving after that, and never while a command of ours is reading.
+
+Everything hangs on it by checksums: it has those of the tables and of each run's `part.json`, which has those of the
+run's files.
 """
 
 from __future__ import annotations
@@ -17,16 +20,26 @@ from typing import Any
 import duckdb
 
 from kbeval import __version__
-from kbeval.columnar.parts import definitions
+from kbeval.columnar.parts import MANIFEST, Part, PartFile, definitions, plain_name, read_part, sha256_of
 from kbeval.errors import DatabaseError
 from kbeval.files import write_whole
 
 NAME = "manifest.json"
 FORMAT = 1
 RUNS = "runs"
-# The tables beside the runs' own: eval_runs as it stands, the knowledge base, what was archived of it, the labels.
-TABLES = ("eval_runs", "documents", "chunks", "kbeval_chunk_spans", "golden")
+# The tables beside the runs' own: eval_runs as it stands, the knowledge base, what kbeval keeps there, the labels.
+TABLES = ("eval_runs", "documents", "chunks", "kbeval_chunk_spans", "kbeval_golden", "golden")
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
+_OWN_FOLDER = re.compile(r"[A-Za-z0-9._-]+-[0-9a-f]{8}-[0-9a-f]{12}-[0-9a-f]{6}")
+_OWN_FILE = re.compile(rf"({'|'.join(TABLES)})-[0-9a-f]{{12}}\.parquet|draft-[a-z0-9_]{{8}}|\.{re.escape(NAME)}\..+")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """Where a run is, below runs/, and the checksum of the list of its files."""
+
+    name: str
+    sha256: str
 
 
 @dataclass
@@ -34,36 +47,71 @@ class Manifest:
     """What an archive holds."""
 
     folder: Path
-    # Each run's folder below runs/, and each table's file.
-    runs: dict[str, str] = field(default_factory=dict)
-    tables: dict[str, str] = field(default_factory=dict)
+    runs: dict[str, RunFolder] = field(default_factory=dict)
+    tables: dict[str, PartFile] = field(default_factory=dict)
     golden_hash: str | None = None
-    # What the manifest before this one named.
+    # What the manifest before this one named, and this one does not.
     before: list[str] = field(default_factory=list)
+    # All of it, as it was read.
+    text: str = ""
 
     def table(self, name: str) -> Path | None:
-        """The file of a table, where there is one."""
-        return self.folder / self.tables[name] if name in self.tables else None
+        """The file of a table, where there is one; it is as it was written."""
+        found = self.tables.get(name)
+        if found is None:
+            return None
+        if not found.is_sound(self.folder):
+            raise damaged(self.folder, found.name)
+        return self.folder / found.name
 
-    def run_folder(self, run_id: str) -> Path:
-        return self.folder / RUNS / self.runs[run_id]
+    def part(self, run_id: str) -> Part:
+        """The files of a run, made by whatever version of kbeval."""
+        place = self.runs[run_id]
+        folder = self.folder / RUNS / place.name
+        try:
+            is_ours = sha256_of(folder / MANIFEST) == place.sha256
+        except OSError:
+            is_ours = False
+        part = read_part(folder, any_version=True) if is_ours else None
+        if part is None or run_id not in part.runs:
+            raise damaged(self.folder, f"{RUNS}/{place.name}")
+        return part
 
     def names(self) -> list[str]:
         """Everything that it names."""
-        return [*self.tables.values(), *(f"{RUNS}/{name}" for name in self.runs.values())]
+        return [
+            *(file.name for file in self.tables.values()),
+            *(f"{RUNS}/{place.name}" for place in self.runs.values()),
+        ]
 
-    def write(self) -> None:
+    def write(self, old: Manifest) -> None:
+        """Put it in place of an old one, unless both say the same."""
+        self.before = old.before
+        if self._as_text() == old.text:
+            return
+        self.before = [name for name in old.names() if name not in self.names()]
+        write_whole(self.folder / NAME, self._as_text())
+
+    def _as_text(self) -> str:
         found = {
             "format": FORMAT,
             "kbeval": __version__,
             "duckdb": duckdb.__version__,
             "definitions": definitions(),
             "golden": self.golden_hash,
-            "tables": self.tables,
-            "runs": self.runs,
+            "tables": {table: vars(file) for table, file in self.tables.items()},
+            "runs": {run_id: vars(place) for run_id, place in self.runs.items()},
             "before": self.before,
         }
-        write_whole(self.folder / NAME, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+        return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
+def damaged(folder: Path, what: str) -> DatabaseError:
+    """The error of an archive in which something is not as it was written."""
+    return DatabaseError(
+        f"{folder} is a damaged archive: {what} is missing or broken;"
+        " archive the database again, or restore it from a backup"
+    )
 
 
 def is_archive(folder: Path) -> bool:
@@ -74,33 +122,43 @@ def is_archive(folder: Path) -> bool:
 def read_manifest(folder: Path) -> Manifest:
     """The contents of an archive."""
     try:
-        found = json.loads((folder / NAME).read_text(encoding="utf-8"))
+        text = (folder / NAME).read_text(encoding="utf-8")
+        found = json.loads(text)
         if found["format"] != FORMAT:
             msg = f"{folder} was archived by another version of kbeval (format {found['format']!r}); use that one"
             raise DatabaseError(msg)
         golden = found["golden"]
+        tables: Mapping[str, Mapping[str, Any]] = found["tables"]
+        runs: Mapping[str, Mapping[str, Any]] = found["runs"]
         return Manifest(
             folder,
-            _names(found["runs"]),
-            _names(found["tables"]),
+            {run_id: RunFolder(plain_name(place["name"]), str(place["sha256"])) for run_id, place in runs.items()},
+            {
+                table: PartFile(plain_name(file["name"]), int(file["size"]), str(file["sha256"]))
+                for table, file in tables.items()
+            },
             None if golden is None else str(golden),
             [str(name) for name in found["before"]],
+            text,
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        msg = f"{folder} is a damaged archive: its {NAME} cannot be read; archive the database again"
+        msg = (
+            f"{folder} is a damaged archive: its {NAME} cannot be read; restore it from a backup,"
+            " or delete that file and archive the database again"
+        )
         raise DatabaseError(msg) from error
 
 
-def _names(found: Any) -> dict[str, str]:  # noqa: ANN401  (whatever the manifest holds)
-    """Names that lead nowhere else."""
-    names: Mapping[str, str] = {str(key): str(value) for key, value in found.items()}
-    if any(Path(name).name != name for name in names.values()):
-        raise ValueError(found)
-    return dict(names)
-
-
 def folder_name(run_id: str, digest: str) -> str:
-    """A name that a person recognises, of a run id that may hold anything: no two runs and no two states share one."""
+    """A name that a person recognises, of a run id that may hold anything.
+
+    No two runs, no two states of one, and no two versions of what is made of it share a name.
+    """
     plain = _NOT_PLAIN.sub("_", run_id).strip("._-")[:60] or "run"
     own = hashlib.sha256(run_id.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{plain}-{own}-{digest.rpartition(':')[2][:12]}"
+    return f"{plain}-{own}-{digest.rpartition(':')[2][:12]}-{definitions()[:6]}"
+
+
+def is_own(path: Path, folder: Path) -> bool:
+    """Did an archiving put it there? Whatever else lies in an archive is somebody's."""
+    return bool((_OWN_FOLDER if path.parent == folder / RUNS else _OWN_FILE).fullmatch(path.name))

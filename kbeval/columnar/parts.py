@@ -10,11 +10,11 @@ import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import duckdb
 
-from kbeval.engine import Copied, Session
+from kbeval.engine import Copied, Session, verbatim
 from kbeval.files import write_whole
 from kbeval.sqlfiles import read_sql, relations, without_comments
 
@@ -62,11 +62,24 @@ class PartRun:
 
 @dataclass(frozen=True)
 class PartFile:
-    """One file of a part, so that a broken one is noticed."""
+    """A file by its name, and what it must be like, so that a broken one is noticed."""
 
     name: str
     size: int
     sha256: str
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """A file as it is now."""
+        return cls(path.name, path.stat().st_size, sha256_of(path))
+
+    def is_sound(self, folder: Path) -> bool:
+        """Is the file as it was written?"""
+        try:
+            path = folder / self.name
+            return path.stat().st_size == self.size and sha256_of(path) == self.sha256
+        except OSError:
+            return False
 
 
 @dataclass(frozen=True)
@@ -84,29 +97,13 @@ class Part:
     def holds(self, wanted: Iterable[str]) -> bool:
         return all(relation in self.files for relation in wanted)
 
-    def is_whole(self) -> bool:
-        """Are all its files there, as long as they should be? Quick, and not as sure as `is_sound`."""
-        try:
-            return all(
-                (self.folder / file.name).stat().st_size == file.size for found in self.files.values() for file in found
-            )
-        except OSError:
-            return False
-
     def is_sound(self, wanted: Iterable[str]) -> bool:
         """Are these files as they were written?"""
         import concurrent.futures  # slow to load, and most sessions have no files
 
         files = [file for relation in wanted for file in self.files[relation]]
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            return all(pool.map(self._is_sound, files))
-
-    def _is_sound(self, file: PartFile) -> bool:
-        try:
-            path = self.folder / file.name
-            return path.stat().st_size == file.size and _sha256(path) == file.sha256
-        except OSError:
-            return False
+            return all(pool.map(lambda file: file.is_sound(self.folder), files))
 
 
 def read_part(folder: Path, *, any_version: bool = False) -> Part | None:
@@ -125,7 +122,7 @@ def read_part(folder: Path, *, any_version: bool = False) -> Part | None:
                 for run_id, (digest, numbering, rows) in found["runs"].items()
             },
             {
-                str(relation): [PartFile(_plain(name), int(size), str(digest)) for name, size, digest in files]
+                str(relation): [PartFile(plain_name(name), int(size), str(digest)) for name, size, digest in files]
                 for relation, files in found["files"].items()
             },
         )
@@ -133,9 +130,9 @@ def read_part(folder: Path, *, any_version: bool = False) -> Part | None:
         return None
 
 
-def _plain(name: Any) -> str:  # noqa: ANN401  (whatever the manifest holds)
+def plain_name(name: Any) -> str:  # noqa: ANN401  (whatever the manifest holds)
     """A file's name that leads nowhere else."""
-    if not isinstance(name, str) or Path(name).name != name:
+    if not isinstance(name, str) or Path(name).name != name or name in ("", "..") or not name.isprintable():
         raise ValueError(name)
     return name
 
@@ -145,7 +142,7 @@ def finish_part(folder: Path, final: Path, runs: Mapping[str, PartRun]) -> Part:
     files: dict[str, list[PartFile]] = {}
     for path in sorted(folder.glob("*.parquet")):
         relation = path.stem.partition("-")[0]
-        files.setdefault(relation, []).append(PartFile(path.name, path.stat().st_size, _sha256(path)))
+        files.setdefault(relation, []).append(PartFile.of(path))
     manifest = {
         "format": FORMAT,
         "definitions": definitions(),
@@ -195,7 +192,7 @@ def _branches(relation: str, chosen: Iterable[tuple[Part, Collection[str]]]) -> 
 
 def reading(paths: Iterable[Path]) -> str:
     """Parquet files as a table."""
-    return f"read_parquet([{', '.join(literal(str(path)) for path in paths)}])"
+    return f"read_parquet([{', '.join(literal(verbatim(path)) for path in paths)}])"
 
 
 def literal(text: str) -> str:
@@ -208,6 +205,7 @@ def write_relation(session: Session, sql: str, path: Path, compression: str) -> 
     session.execute(f"COPY ({sql}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION {compression})")
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """The checksum of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

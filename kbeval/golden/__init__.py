@@ -110,13 +110,13 @@ class Golden:
         return load
 
     def text_loader(self) -> Loader:
-        """The entries as they are archived: `golden_texts`, an id and its JSON each."""
+        """The entries as they are archived: `golden_texts`, of each its place, its id and its JSON."""
 
         def load(session: Session) -> None:
             session.execute(
-                "CREATE TABLE golden_texts AS SELECT line ->> '$.id' AS id, line AS entry"
-                " FROM (SELECT UNNEST(string_split($1, chr(10))) AS line) WHERE line <> ''",
-                [self._json_lines],
+                "CREATE TABLE golden_texts AS SELECT UNNEST($1::BIGINT[]) AS place, UNNEST($2::VARCHAR[]) AS id,"
+                " UNNEST($3::VARCHAR[]) AS entry",
+                [list(range(1, len(self) + 1)), [e["id"] for e in self.entries], list(map(json.dumps, self.entries))],
             )
 
         return load

@@ -59,13 +59,16 @@ def _read_parquet(path: Path) -> str:
     """The labels of an archive, as JSON lines."""
     import duckdb
 
+    from kbeval.columnar.parts import reading
+
     _read_bytes(path)
     try:
         with duckdb.connect(":memory:") as reader:
-            found = reader.execute("SELECT CAST(entry AS VARCHAR) FROM read_parquet(?)", [str(path)]).fetchall()
+            sql = f"SELECT CAST(entry AS VARCHAR) FROM {reading([path])} ORDER BY place"
+            found = reader.execute(sql).fetchall()
     except duckdb.Error:
         raise GoldenError(str(path), ["it holds no golden queries; name the one in an archive"]) from None
-    return "\n".join(sorted(str(entry) for (entry,) in found))
+    return "\n".join(str(entry) for (entry,) in found)
 
 
 def _read_yaml(path: Path, text: str) -> list[Entry]:

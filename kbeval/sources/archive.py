@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,24 +10,27 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kbeval.columnar.cache import Choice, Facts
-from kbeval.columnar.manifest import Manifest, read_manifest
-from kbeval.columnar.parts import ALWAYS, MORE, Part, literal, new_numbering, read_part, reading
+from kbeval.columnar.manifest import RUNS, Manifest, damaged, read_manifest
+from kbeval.columnar.parts import ALWAYS, MORE, ROW_BITS, Part, new_numbering, read_part, reading
 from kbeval.engine import undisturbed
-from kbeval.errors import DatabaseError
-from kbeval.files import write_whole
-from kbeval.golden import Golden, load_golden
-from kbeval.sources.sqlite import OPTIONAL, Run
+from kbeval.golden import Golden, load_golden, unpacked
+from kbeval.locks import locked
+from kbeval.sources.scores import Scores, read_scores
+from kbeval.sources.sqlite import OPTIONAL, RUN_COLUMNS, Run
 
 if TYPE_CHECKING:
     import duckdb
 
     from kbeval.engine import Loader, Session
 
-SCORES = "scores.json"
+_NO_ROWS = "SELECT CAST(0 AS BIGINT) AS result_no, '' AS run_id, '' AS query_id, '' AS result_json WHERE false"
 
 
 class ArchiveSource:
-    """An archive as a source of facts. What it lacks, or what an older version wrote, is parsed from its rows."""
+    """An archive as a source of facts. What it lacks, or what an older version wrote, is parsed from its rows.
+
+    Use as a context manager: while it is open, no archiving deletes what is in it.
+    """
 
     # The check costs little here.
     rows_are_unique = False
@@ -38,101 +40,109 @@ class ArchiveSource:
         self.path = Path(path)
         self._folder = self.path.absolute()
         self._reader = reader
-        self._manifest: Manifest = read_manifest(self._folder)
         self._facts: Facts | None = None
+        self._tables: dict[str, Path] = {}
+        self._held = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
+        self._held.enter_context(locked(self._folder / RUNS, exclusive=False, patience=1))
+        try:
+            self._manifest: Manifest = read_manifest(self._folder)
+            self._scores: Scores = read_scores(self._folder)
+        except BaseException:
+            self._held.close()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    ) -> None:
+        self._held.close()
 
     def runs(self) -> list[Run]:
         """Every run, oldest first, with the scores that were made from the archive where there are any."""
-        scores = read_scores(self._folder)
-        found = []
-        for row in self._rows(f"SELECT * FROM {reading([self._table('eval_runs')])}"):
-            if row["run_id"] not in self._manifest.runs:
-                continue
-            archived = str(row["aggregate_json"])
-            run = Run(
+        stored = self._rows(f"SELECT {', '.join(RUN_COLUMNS)} FROM {self._table('eval_runs')}")
+        if {row["run_id"] for row in stored} != self._manifest.runs.keys():
+            raise damaged(self.path, self._manifest.tables["eval_runs"].name)
+        found = [
+            Run(
                 run_id=str(row["run_id"]),
                 suite=str(row["suite"]),
                 created_at=str(row["created_at"]),
                 commit_hash=row["commit_hash"] or None,
                 config_json=str(row["config_snapshot_json"]),
-                aggregate_json=scores.get((str(row["run_id"]), _mark(archived)), archived),
-                rows=self._part_rows(str(row["run_id"])),
+                aggregate_json=self._scores.numbers(str(row["run_id"]), str(row["aggregate_json"])),
+                rows=self._part(str(row["run_id"])).runs[str(row["run_id"])].rows,
             )
-            found.append(run)
+            for row in stored
+        ]
         return sorted(found, key=lambda run: (run.created_at, run.run_id))
 
-    def _part_rows(self, run_id: str) -> int:
-        return self._part(run_id, any_version=True).runs[run_id].rows
+    def _table(self, name: str) -> str:
+        """A table, to select from."""
+        if name not in self._tables:
+            found = self._manifest.table(name)
+            if found is None:
+                raise damaged(self.path, f"the table {name}")
+            self._tables[name] = found
+        return reading([self._tables[name]])
 
-    def _table(self, name: str) -> Path:
-        found = self._manifest.table(name)
-        if found is None or not found.is_file():
-            raise self._damaged(found or self._folder / name)
-        return found
+    def _part(self, run_id: str) -> Part:
+        """A run's files, whatever version made them."""
+        return self._manifest.part(run_id)
 
-    def _damaged(self, what: Path) -> DatabaseError:
-        return DatabaseError(f"{self.path} is a damaged archive: {what.name} is missing or broken; archive again")
-
-    def _part(self, run_id: str, *, any_version: bool = False) -> Part:
-        folder = self._manifest.run_folder(run_id)
-        part = read_part(folder, any_version=any_version)
-        if part is None or run_id not in part.runs:
-            raise self._damaged(folder)
-        return part
-
-    def _rows(self, sql: str) -> list[dict[str, Any]]:
+    def _rows(self, sql: str, parameters: Sequence[str] = ()) -> list[dict[str, Any]]:
         import duckdb
 
         def read() -> list[dict[str, Any]]:
-            cursor = self._reader.execute(sql)
+            cursor = self._reader.execute(sql, list(parameters))
             names = [column[0] for column in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
         try:
             return undisturbed(self._reader, read)
         except duckdb.Error as error:
-            raise self._damaged(self._folder / "a table") from error
+            raise damaged(self.path, "a table") from error
 
     # --- rows ------------------------------------------------------------------------------------
 
     def row_digests(self, session: Session, run_ids: Sequence[str]) -> dict[str, str]:  # noqa: ARG002  (as SqliteSource)
         """What the rows of runs are known by, as the archive says."""
-        return {run_id: self._part(run_id, any_version=True).runs[run_id].digest for run_id in run_ids}
+        return {run_id: self._part(run_id).runs[run_id].digest for run_id in run_ids}
 
     def still_kept(self, earlier: Mapping[str, str]) -> set[str]:  # noqa: ARG002
         """An archive holds no earlier rows."""
         return set()
 
     def labels(self, golden_hash: str) -> Golden | None:
-        """The labels of the archive, where they are those."""
-        found = self._manifest.table("golden")
-        if found is None or self._manifest.golden_hash != golden_hash:
-            return None
-        return load_golden(found)
+        """The labels that stored numbers were made with, where they are kept."""
+        sql = f"SELECT entries FROM {self._table('kbeval_golden')} WHERE golden_hash = ?"
+        kept = [str(row["entries"]) for row in self._rows(sql, [golden_hash])]
+        kept += [packed for mark, packed in self._scores.golden.items() if mark == golden_hash]
+        for packed in kept:
+            with contextlib.suppress(ValueError):
+                return unpacked(packed, "the earlier labels")
+        own = self._manifest.table("golden") if self._manifest.golden_hash == golden_hash else None
+        return None if own is None else load_golden(own)
 
     def feed(self, session: Session, run_ids: Sequence[str], earlier: Mapping[str, str] | None = None) -> None:  # noqa: ARG002
         """Say how the session gets at the facts of these runs."""
         choice = Choice.none()
+        taken: set[int] = set()
         for run_id in run_ids:
-            whole = self._part(run_id, any_version=True)
-            if not whole.is_sound(["rows"]):
-                raise self._damaged(whole.folder / "rows.parquet")
-            part = read_part(whole.folder)
-            if part is None or not part.is_sound(ALWAYS):
+            part = read_part(self._part(run_id).folder)
+            if part is None or not part.holds(ALWAYS) or not part.is_sound(ALWAYS):
                 continue
+            # Rows of two runs must not have the same numbers.
+            numbering = part.runs[run_id].numbering
+            if numbering in taken:
+                continue
+            taken.add(numbering)
             choice.base[run_id] = part
             for relation in MORE:
                 if part.holds([relation]) and part.is_sound([relation]):
                     choice.more[relation][run_id] = part
         fresh = [run_id for run_id in run_ids if run_id not in choice.base]
-        taken = {part.runs[run_id].numbering for run_id, part in choice.base.items()}
         self._facts = facts = Facts(choice, fresh, new_numbering(taken), self.row_digests(session, run_ids))
         session.add_loaders(self.loaders(run_ids, facts))
         session.add_copies(facts.copies())
@@ -150,46 +160,73 @@ class ArchiveSource:
         wanted = set(run_ids)
 
         def load_runs(session: Session) -> None:
-            columns = ("run_id", "suite", "config_snapshot_json", "aggregate_json", "created_at", "commit_hash")
-            session.execute(f"CREATE TABLE stored_runs ({', '.join(f'{column} VARCHAR' for column in columns)})")
+            session.execute(f"CREATE TABLE stored_runs ({', '.join(f'{column} VARCHAR' for column in RUN_COLUMNS)})")
             for run in stored:
                 if run.run_id in wanted:
                     row = [run.run_id, run.suite, run.config_json, run.aggregate_json, run.created_at]
                     session.execute("INSERT INTO stored_runs VALUES (?, ?, ?, ?, ?, ?)", [*row, run.commit_hash or ""])
 
-        number = f"ROW_NUMBER() OVER () + {facts.numbering} * 4294967296"
-        selects = {
-            "stored_results": f"SELECT {number} AS result_no, * EXCLUDE (result_no) FROM {self._rows_of(facts.fresh)}",
-            "stored_places": f"SELECT * FROM {self._rows_of(facts.lacking('hit_claims'))}",
-            "stored_anchors": f"SELECT * FROM {self._rows_of(facts.lacking('anchor_rows'))}",
-            **{f"stored_{table}": f"SELECT * FROM {reading([self._table(table)])}" for table in OPTIONAL},
-        }
+        number = f"ROW_NUMBER() OVER () + {facts.numbering << ROW_BITS}"
+        fresh = f"SELECT {number} AS result_no, * EXCLUDE (result_no) FROM"
         return {
             "stored_runs": load_runs,
-            **{name: _view(name, sql) for name, sql in selects.items()},
+            "stored_results": self._rows_loader("stored_results", fresh, facts.fresh),
+            "stored_places": self._rows_loader("stored_places", "FROM", facts.lacking("hit_claims")),
+            "stored_anchors": self._rows_loader("stored_anchors", "FROM", facts.lacking("anchor_rows")),
             "stored_history": self._load_history,
+            **{f"stored_{table}": self._table_loader(table) for table in OPTIONAL},
+            "stored_kbeval_chunk_spans": self._load_chunk_spans,
         }
 
+    def _rows_loader(self, name: str, select: str, run_ids: Sequence[str]) -> Loader:
+        def load(session: Session) -> None:
+            session.execute(f"CREATE VIEW {name} AS {select} {self._rows_of(run_ids)}")
+
+        return load
+
+    def _table_loader(self, table: str) -> Loader:
+        def load(session: Session) -> None:
+            session.execute(f"CREATE VIEW stored_{table} AS FROM {self._table(table)}")
+
+        return load
+
     def _rows_of(self, run_ids: Sequence[str]) -> str:
-        paths = [path for run_id in run_ids for path in self._part(run_id, any_version=True).paths("rows")]
-        nothing = "(SELECT 0 AS result_no, '' AS run_id, '' AS query_id, '' AS result_json WHERE false)"
-        return reading(paths) if paths else nothing
+        """The rows of runs as they were stored, to select from."""
+        paths = []
+        for run_id in run_ids:
+            part = self._part(run_id)
+            if not part.holds(["rows"]) or not part.is_sound(["rows"]):
+                raise damaged(self.path, f"{RUNS}/{part.folder.name}/rows.parquet")
+            paths += part.paths("rows")
+        return reading(paths) if paths else f"({_NO_ROWS})"
+
+    def _load_chunk_spans(self, session: Session) -> None:
+        """The places of chunks that were archived, and those that scoring the archive has seen since."""
+        columns = OPTIONAL["kbeval_chunk_spans"]
+        values = [f"UNNEST(${place}::VARCHAR[]) AS {column}" for place, column in enumerate(columns, start=1)]
+        since = [[row[place] for row in self._scores.chunk_spans] for place in range(len(columns))]
+        session.execute(f"CREATE TABLE chunk_spans_since AS SELECT {', '.join(values)}", since)
+        key = "(chunk_id, chunker_version)"
+        session.execute(
+            f"CREATE VIEW stored_kbeval_chunk_spans AS FROM {self._table('kbeval_chunk_spans')}"
+            f" WHERE {key} NOT IN (SELECT {key} FROM chunk_spans_since) UNION ALL BY NAME FROM chunk_spans_since"
+        )
 
     def _load_history(self, session: Session) -> None:
         session.need("unplaced_chunks")
         ((unplaced,),) = session.rows("SELECT COUNT(*) FROM unplaced_chunks")
         run_ids = list(self._manifest.runs) if unplaced else []
         version = "COALESCE(TRY(CAST(u.config_snapshot_json AS VARCHAR) ->> '$.chunker_version'), '')"
-        _view(
-            "stored_history",
-            f"SELECT {version} AS chunker_version, r.result_json FROM {self._rows_of(run_ids)} AS r"
-            f" JOIN {reading([self._table('eval_runs')])} AS u ON u.run_id = r.run_id",
-        )(session)
+        session.execute(
+            f"CREATE VIEW stored_history AS SELECT {version} AS chunker_version, r.result_json"
+            f" FROM {self._rows_of(run_ids)} AS r JOIN {self._table('eval_runs')} AS u ON u.run_id = r.run_id"
+        )
 
     def result_json(self, run_id: str, query_id: str) -> str | None:
         """One stored row as it stands."""
         found = self._rows(
-            f"SELECT result_json FROM {self._rows_of([run_id])} WHERE query_id = {literal(query_id)} LIMIT 1"
+            f"SELECT result_json FROM {self._rows_of([run_id])} WHERE query_id = ? ORDER BY result_no LIMIT 1",
+            [query_id],
         )
         return str(found[0]["result_json"]) if found else None
 
@@ -205,53 +242,9 @@ class ArchiveSource:
 
     def chunker_versions(self, chunk_ids: Sequence[str]) -> set[str]:
         """The versions that the tables give for these chunks."""
-        wanted = ", ".join(map(literal, sorted(set(chunk_ids)))) or "NULL"
-        return {
-            str(row["chunker_version"])
-            for table in ("chunks", "kbeval_chunk_spans")
-            for row in self._rows(
-                f"SELECT DISTINCT chunker_version FROM {reading([self._table(table)])} WHERE chunk_id IN ({wanted})"
-            )
-        }
-
-
-def _view(name: str, sql: str) -> Loader:
-    def load(session: Session) -> None:
-        session.execute(f"CREATE VIEW {name} AS {sql}")
-
-    return load
-
-
-# --- scores, beside the archive ---------------------------------------------------------------------
-
-
-def _mark(aggregate_json: str) -> str:
-    return hashlib.sha256(aggregate_json.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def read_scores(folder: Path) -> dict[tuple[str, str], str]:
-    """Aggregates by run and by the archived aggregate that they stand in for; none where there are none."""
-    try:
-        found = json.loads((folder / SCORES).read_text(encoding="utf-8"))
-        return {(str(run_id), str(mark)): str(text) for run_id, (mark, text) in found.items()}
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
-        return {}
-
-
-def write_scores(folder: Path, aggregates: Mapping[str, str]) -> None:
-    """Keep the aggregates of runs, all or none of them. An archive that is brought up to date comes before them."""
-    import duckdb
-
-    manifest = read_manifest(folder)
-    table = manifest.table("eval_runs")
-    with duckdb.connect(":memory:") as reader:
-        rows = reader.execute(f"SELECT run_id, aggregate_json FROM {reading([table or folder])}").fetchall()
-    archived = {str(run_id): _mark(str(text)) for run_id, text in rows}
-    if missing := [run_id for run_id in aggregates if run_id not in archived]:
-        msg = f"there is no run {missing[0]!r} in the archive, or no longer; nothing was stored"
-        raise DatabaseError(msg)
-    kept = {
-        run_id: [mark, text] for (run_id, mark), text in read_scores(folder).items() if archived.get(run_id) == mark
-    }
-    kept |= {run_id: [archived[run_id], text] for run_id, text in aggregates.items()}
-    write_whole(folder / SCORES, json.dumps(kept, ensure_ascii=False, indent=1, sort_keys=True) + "\n")
+        wanted = set(chunk_ids)
+        found = {row[1] for row in self._scores.chunk_spans if row[0] in wanted}
+        for table in ("chunks", "kbeval_chunk_spans"):
+            sql = f"SELECT DISTINCT chunk_id, chunker_version FROM {self._table(table)}"
+            found |= {str(row["chunker_version"]) for row in self._rows(sql) if row["chunk_id"] in wanted}
+        return found

@@ -39,6 +39,9 @@ def finish_interrupted_write(path: Path) -> None:
 
 def check_is_database(path: Path) -> None:
     """Tell apart the ways in which a path is not a SQLite database, before SQLite makes one of it."""
+    if (path / "manifest.json").is_file():
+        msg = f"{path} is an archive, and those are only read; name the SQLite database"
+        raise DatabaseError(msg)
     if path.is_dir():
         msg = f"{path} is a directory, and no archive; --db wants a SQLite file, or a folder that 'kbeval archive' made"
         raise DatabaseError(msg)

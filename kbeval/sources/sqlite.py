@@ -47,9 +47,12 @@ REQUIRED = {
 OPTIONAL = {
     "chunks": ("chunk_id", "doc_id", "source_spans_json", "chunker_version"),
     "documents": ("doc_id", "workspace_path"),
-    # Our own: see sql/archive.sql.
+    # Our own: see sql/archive.sql and sql/golden.sql.
     "kbeval_chunk_spans": ("chunk_id", "chunker_version", "doc_id", "source_spans_json", "seen_in", "first_seen"),
+    "kbeval_golden": ("golden_hash", "entries", "first_used"),
 }
+# What a session gets of a run.
+RUN_COLUMNS = ("run_id", "suite", "config_snapshot_json", "aggregate_json", "created_at", "commit_hash")
 
 
 @dataclass(frozen=True)
@@ -183,7 +186,7 @@ class SqliteSource:
         return statement, stream
 
     def _read_columns(self) -> dict[str, set[str]]:
-        wanted = ", ".join(_literal(table) for table in (*REQUIRED, *OPTIONAL, "kbeval_golden"))
+        wanted = ", ".join(_literal(table) for table in (*REQUIRED, *OPTIONAL))
         found: dict[str, set[str]] = {}
         # SQLite does not care about the case of names, and table_xinfo knows generated columns too.
         for row in self._rows(
