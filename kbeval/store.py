@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from kbeval.archive import NOTHING, Kept
-from kbeval.columnar.cache import carry_over, clock_file
+from kbeval.columnar.known import carry_over, clock_file
 from kbeval.columnar.manifest import is_archive
 from kbeval.errors import DatabaseError
 from kbeval.locks import lock_holders
@@ -38,8 +38,7 @@ def store_json(
     with Watch(path) as watch:
         before = watch.look()
         after = _write(watch, before, aggregates, kept, timeout_ms)
-        # Closing the connection may have written once more, and so may others.
-        if before is not None and after is not None and watch.look() == after:
+        if before is not None and after is not None:
             carry_over(path, before, after)
 
 

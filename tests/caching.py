@@ -105,7 +105,7 @@ class CachedWorkspace(Workspace):
                 for name in (*ALWAYS, *more)
             ]
             found = [session.rows(f"SELECT * EXCLUDE (result_no) {select} ORDER BY ALL") for select in selects]
-            return Facts(repr((source.settled_digests(session), found)), _read(session))
+            return Facts(repr((sorted(source.settled_digests(session).items()), found)), _read(session))
 
     def reads(self, *more: str) -> str:
         """What is read of the stored rows where there is a copy."""

@@ -17,6 +17,7 @@ from kbeval.explore import open_explorer
 from kbeval.importers.anchors import read_folder
 from kbeval.importers.writing import write_runs
 from kbeval.scoring import ScoreOptions
+from kbeval.sources.opening import open_source
 from tests.caching import (
     DIGESTS,
     HALF_DONE,
@@ -362,17 +363,25 @@ def test_a_view_is_looked_at_each_time(cached: CachedWorkspace) -> None:
     assert cached.right()
 
 
-def test_what_is_asked_after_a_pause_belongs_to_what_was_asked_before(cached: CachedWorkspace) -> None:
+def test_what_is_read_after_a_pause_is_not_kept_as_what_was_read_before(cached: CachedWorkspace) -> None:
     """Between two questions others may write; spans of new rows must not be kept as those of old ones."""
     cached.settle()
-    with open_explorer(cached.db, cached.golden, ScoreOptions(cache="on")) as explorer:
-        explorer.query("SELECT COUNT(*) FROM hits")
-        explorer.release()
-        seen = cached.db.stat()
+    with open_source(cached.db, ScoreOptions(cache="on")) as (session, source):
+        source.feed(session, ["run1"])
+        session.need("hits")
+        source.__exit__(None, None, None)
         text = json.dumps(row(RIGHT)).replace('"start": 1,', '"start": 3,')
         cached.execute("UPDATE eval_query_results SET result_json = ? WHERE query_id = 'q1'", (text,))
-        times_put_back(cached.db, seen)
-        found = explorer.query("SELECT DISTINCT spans_text FROM hit_claims WHERE chunk_id = 'c1'").rows()
-        assert len(found) == 2
+        source.__enter__()
+        session.need("hit_claims")
     cached.execute("UPDATE eval_query_results SET result_json = ? WHERE query_id = 'q1'", (json.dumps(row(RIGHT)),))
     assert cached.facts("on", "hit_claims").text == cached.facts("off", "hit_claims").text
+
+
+def test_a_write_between_two_questions_is_seen_though_its_time_was_put_back(cached: CachedWorkspace) -> None:
+    question = "SELECT COUNT(*) FROM hits WHERE chunk_id = 'c1'"
+    with open_explorer(cached.db, cached.golden, ScoreOptions(cache="on")) as explorer:
+        before = explorer.query(question).rows()
+        explorer.release()
+        with_time_put_back(cached)
+        assert explorer.query(question).rows() != before

@@ -17,7 +17,6 @@ about digests is true whoever wrote it; and parts are deleted only while nobody 
 from __future__ import annotations
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,11 +27,11 @@ from typing import Self
 import duckdb
 
 from kbeval.columnar.digests import NO_ROWS, digests
+from kbeval.columnar.known import LOCK, TAG, Known, cache_folder, read_known, require_own, write_known
 from kbeval.columnar.parts import (
     ALWAYS,
     MANIFEST,
     MORE,
-    UNREADABLE,
     Part,
     PartRun,
     copied,
@@ -40,56 +39,18 @@ from kbeval.columnar.parts import (
     literal,
     new_numbering,
     read_part,
-    read_sealed,
     reading,
     remove,
     write_relation,
-    write_sealed,
 )
 from kbeval.engine import Copied, Session
 from kbeval.errors import KbevalError
-from kbeval.sources.files import real_path
 from kbeval.sources.stamps import Stamp, Watch
 
 # Below this, parsing takes no longer than starting.
 WORTH_BYTES = 32_000_000
 # So many parts are merged into one.
 MOST_PARTS = 40
-_STATE = "rows.json"
-_LOCK = "lock"
-_TAG = (
-    "Signature: 8a477f597d28d172789f06886806bc55\n"
-    "# The columnar copy of the database beside it, kept by kbeval. Delete it at any time: it is made again.\n"
-)
-
-
-@dataclass(frozen=True)
-class Known:
-    """The digest of a run's rows, and the stamp of the database that it was computed under ('' where there is none)."""
-
-    digest: str
-    stamp: str
-
-
-def cache_folder(database: Path) -> Path:
-    """Where the copy of a database is kept."""
-    return Path(f"{real_path(database)}.kbeval-cache")
-
-
-def _require_own(folder: Path) -> None:
-    """What somebody else put there is not to be believed, nor what is there when it is a link to be deleted."""
-    if hasattr(os, "geteuid") and {folder.stat().st_uid, folder.lstat().st_uid} != {os.geteuid()}:
-        raise PermissionError(folder)
-
-
-@contextlib.contextmanager
-def clock_file(database: Path) -> Iterator[int | None]:
-    """A file of ours beside the database, for `Watch.settled`; None where no copy is kept."""
-    with contextlib.ExitStack() as stack:
-        file = None
-        with contextlib.suppress(OSError):
-            file = stack.enter_context((cache_folder(database) / _LOCK).open("r+", encoding="utf-8"))
-        yield None if file is None else file.fileno()
 
 
 class Cache:
@@ -108,9 +69,9 @@ class Cache:
         """Raises OSError where the folder cannot be used. The database must not be open in this process."""
         if not self.folder.is_dir():
             self.folder.mkdir(mode=0o700, exist_ok=True)
-            (self.folder / "CACHEDIR.TAG").write_text(_TAG, encoding="utf-8")
-        _require_own(self.folder)
-        self._lock = (self.folder / _LOCK).open("a", encoding="utf-8")
+            (self.folder / "CACHEDIR.TAG").write_text(TAG, encoding="utf-8")
+        require_own(self.folder)
+        self._lock = (self.folder / LOCK).open("a", encoding="utf-8")
         try:
             self._flock(exclusive=False)
             self.stamp = self._watch.settled(self._lock.fileno())
@@ -156,11 +117,8 @@ class Cache:
 
     def suspected(self, run_ids: Collection[str]) -> list[str]:
         """The runs that there are copies of, if only their rows are still the same."""
-        return [
-            run_id
-            for run_id in run_ids
-            if run_id in self._known and self._find(run_id, self._known[run_id].digest, ALWAYS) is not None
-        ]
+        kept = {run_id for part in self._parts if part.holds(ALWAYS) for run_id in part.runs}
+        return [run_id for run_id in run_ids if run_id in kept]
 
     def _find(self, run_id: str, digest: str, wanted: Sequence[str], like: PartRun | None = None) -> Part | None:
         for part in self._parts:
@@ -254,47 +212,48 @@ class Cache:
         """Delete what nobody will ask for again, and make one part of many; not while somebody else is reading."""
         if self.stored is None:
             return
-        dead = [part for part in self._parts if not self._is_live(part)]
-        if len(list(self.folder.glob("*-*"))) == len(self._parts) <= MOST_PARTS and not dead:
+        current, live = self._live_parts()
+        folders = {folder.name for folder in (*self.folder.glob("part-*"), *self.folder.glob("draft-*"))}
+        if folders == {folder.name for folder in current | live} and len(current) <= MOST_PARTS:
             return
+        # Where somebody else is reading, even our own lock is lost now: this is the last thing that is done here.
         if not self._flock(exclusive=True):
             return
         try:
             # Nobody else is here, so drafts belong to nobody, and what is read now stays.
             self._known = read_known(self.folder)
-            self._parts = [part for part in self._read_parts() if self._is_live(part)]
-            if len(self._parts) > MOST_PARTS:
+            self._parts = self._read_parts()
+            if len(self._live_parts()[0]) > MOST_PARTS:
                 self._merge(session)
-            kept = {part.folder for part in self._parts}
+            live = set().union(*self._live_parts())
             for folder in (*self.folder.glob("part-*"), *self.folder.glob("draft-*")):
-                if folder not in kept:
+                if folder not in live:
                     remove(folder)
         finally:
             self._flock(exclusive=False)
 
-    def _is_live(self, part: Part) -> bool:
-        return any(
-            (run_id in self._known and self._known[run_id].digest == run.digest)
-            or (self.stored is not None and self.stored.get(run_id) == run.digest)
-            for run_id, run in part.runs.items()
-        )
+    def _live_parts(self) -> tuple[set[Path], set[Path]]:
+        """What would be read of the rows that there are, and of those that stored numbers were made from."""
+        current = {run_id: known.digest for run_id, known in self._known.items()}
+        earlier = {run_id: digest for run_id, digest in (self.stored or {}).items() if digest is not None}
+        found = ({part.folder for part, _ in self._choose(digests).used()} for digests in (current, earlier))
+        return (next(found), next(found))
 
     def _merge(self, session: Session) -> None:
-        """All live runs in one part, and in one more each what only some of them have."""
-        current = {run_id: known.digest for run_id, known in self._known.items()}
+        """All runs in one part, and in one more each what only some of them have. Broken parts are left out."""
         # Only what is sound: with a new checksum, nobody could tell any more.
-        choice = self.choose(current)
+        choice = self.choose({run_id: known.digest for run_id, known in self._known.items()})
         runs = {run_id: part.runs[run_id] for run_id, part in choice.base.items()}
         if not runs:
-            self._parts = []
             return
-        before = len(self._parts)
+        merged = len(self._parts)
         self._save(session, runs, {relation: _joined(relation, choice.base, choice.base) for relation in ALWAYS})
         for relation in MORE:
             if of_runs := choice.more[relation]:
                 select = _joined(relation, of_runs, choice.base)
                 self._save(session, {run_id: runs[run_id] for run_id in of_runs}, {relation: select})
-        self._parts = self._parts[before:]
+        # These are chosen from now on, before those that they were made from.
+        self._parts = [*self._parts[merged:], *self._parts[:merged]]
 
 
 def _joined(relation: str, of_runs: Mapping[str, Part], base: Mapping[str, Part]) -> str:
@@ -408,28 +367,3 @@ def _agree(one: Mapping[str, PartRun], other: Mapping[str, PartRun]) -> bool:
     """Is it the same session's numbering? Then both know some of its runs, and the same about them."""
     shared = one.keys() & other.keys()
     return not one or (bool(shared) and all(one[run_id] == other[run_id] for run_id in shared))
-
-
-def read_known(folder: Path) -> dict[str, Known]:
-    """What is known about runs; nothing where it cannot be read."""
-    try:
-        found = read_sealed(folder / _STATE)
-        return {str(run_id): Known(str(digest), str(stamp)) for run_id, (digest, stamp) in found["runs"].items()}
-    except UNREADABLE:
-        return {}
-
-
-def write_known(folder: Path, known: Mapping[str, Known]) -> None:
-    """Replace what is known, in one step."""
-    runs = {run_id: [found.digest, found.stamp] for run_id, found in known.items()}
-    write_sealed(folder / _STATE, {"runs": runs})
-
-
-def carry_over(database: Path, before: Stamp, after: Stamp) -> None:
-    """We wrote to the database ourselves, and only numbers: what was known about rows before is known still."""
-    folder = cache_folder(database)
-    known = read_known(folder)
-    moved = {run_id: Known(found.digest, str(after)) for run_id, found in known.items() if found.stamp == str(before)}
-    if moved:
-        with contextlib.suppress(OSError, KbevalError):
-            write_known(folder, {**known, **moved})
