@@ -17,6 +17,7 @@ from kbeval.metrics import PERCENTILES, Metric
 from kbeval.model import CONTRACT, AggregateMetrics, Number, number_parts
 from kbeval.provenance import of_run, provenance
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
+from kbeval.sources.opening import with_or_without_copy
 from kbeval.sources.sqlite import Run
 from kbeval.sqlfiles import compose
 from kbeval.store import store_json
@@ -101,8 +102,12 @@ def score_runs(
     options: ScoreOptions | None = None,
 ) -> Scored:
     """Score runs (all where `runs` is None) and return their aggregates; nothing is stored."""
-    with open_scoring(database, golden, runs, options) as scoring:
-        return aggregate_runs(scoring)
+
+    def score(options: ScoreOptions) -> Scored:
+        with open_scoring(database, golden, runs, options) as scoring:
+            return aggregate_runs(scoring)
+
+    return with_or_without_copy(options or ScoreOptions(), score)
 
 
 def compute_aggregate(

@@ -25,7 +25,7 @@ from kbeval.golden import Golden
 from kbeval.metrics import Metric, find_column, find_metric, long_name
 from kbeval.model import AggregateMetrics
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
-from kbeval.sources.opening import Source
+from kbeval.sources.opening import Source, with_or_without_copy
 from kbeval.sources.sqlite import Run
 from kbeval.stats import RESAMPLES, SEED, Pairs, Significance, assess, verdict
 from kbeval.text import counted
@@ -74,6 +74,18 @@ def compare_runs(
     where a stored row cannot be read; `options` can wave both through.
     """
     options = options or CompareOptions()
+    return with_or_without_copy(
+        options.scoring, lambda scoring: _compare(a, b, db, golden, replace(options, scoring=scoring))
+    )
+
+
+def _compare(
+    a: str,
+    b: str,
+    db: str | os.PathLike[str],
+    golden: Golden | str | os.PathLike[str],
+    options: CompareOptions,
+) -> CompareReport:
     work = _Compare(options)
     with open_scoring(db, golden, [a, b], options.scoring, work.settle) as scoring:
         if not work.ids_mean_nothing(scoring):

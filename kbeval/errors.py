@@ -32,6 +32,10 @@ class DatabaseError(KbevalError):
     """The database cannot be read or written."""
 
 
+class CopyLostError(DatabaseError):
+    """The columnar copy beside a database went away while it was read."""
+
+
 class MetricError(KbevalError):
     """A metric definition is wrong."""
 

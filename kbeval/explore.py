@@ -27,6 +27,7 @@ from kbeval.errors import UsageError
 from kbeval.golden import Golden, load_golden
 from kbeval.metrics import did_you_mean
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
+from kbeval.sources.stamps import Stamp, Times, Watch, times
 from kbeval.sqlfiles import read_sql
 from kbeval.statements import Known, Statement, query_error, read_statements
 from kbeval.tables import Table, read_by, tables
@@ -78,7 +79,7 @@ class Explorer:
         self._options = replace(options, lazily=True)
         self._stack = contextlib.ExitStack()
         self._open: Scoring | None = None
-        self._seen: tuple[tuple[int, int] | None, ...] = ()
+        self._seen: Stamp | Times | None = None
         self._is_released = False
         self._outline: Outline | None = None
         self._defined: set[str] = set()
@@ -122,17 +123,11 @@ class Explorer:
             self._outline.close()
         self.forget()
 
-    def _fingerprint(self) -> tuple[tuple[int, int] | None, ...]:
-        """Changes when the database does."""
-        found: list[tuple[int, int] | None] = []
-        for path in (self.database, Path(f"{self.database}-wal")):
-            try:
-                status = path.stat()
-            except OSError:
-                found.append(None)
-            else:
-                found.append((status.st_mtime_ns, status.st_size))
-        return tuple(found)
+    def _fingerprint(self) -> Stamp | Times | None:
+        """Changes when the database does. Asked while it is not open here."""
+        with contextlib.suppress(OSError), Watch(self.database) as watch:
+            return watch.look() or times(self.database)
+        return None
 
     def statements(self, sql: str) -> list[Statement]:
         """The statements of a text; refused unless all of them only read."""
@@ -207,16 +202,21 @@ class Explorer:
         self._define(statement)
         session = self.session
         session.execute("BEGIN TRANSACTION READ ONLY")
+        is_lost = False
         try:
             yield session
         except duckdb.InterruptException:
             raise
         except duckdb.Error as error:
+            # Questions read no files but those of the columnar copy: it was deleted.
+            is_lost = isinstance(error, duckdb.IOException)
             raise query_error(error) from error
         finally:
             # However it ended: a transaction that failed must be ended too.
             with contextlib.suppress(duckdb.Error):
                 session.execute("ROLLBACK")
+            if is_lost:
+                self.forget()
 
     @contextlib.contextmanager
     def answering(self, statement: Statement) -> Iterator[Answer]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from collections.abc import Mapping
@@ -9,14 +10,14 @@ from contextlib import closing
 from pathlib import Path
 
 from kbeval.archive import NOTHING, Kept
-from kbeval.columnar.cache import Cache, carry_over
+from kbeval.columnar.known import carry_over, clock_file
 from kbeval.columnar.manifest import is_archive
 from kbeval.errors import DatabaseError
 from kbeval.locks import lock_holders
 from kbeval.sources.files import check_is_database, database_uri
 from kbeval.sources.scores import write_scores
 from kbeval.sources.sqlite import BUSY_TIMEOUT_MS
-from kbeval.sources.stamps import Stamp, Times, settled_stamp, take_stamp, times
+from kbeval.sources.stamps import Stamp, Watch
 
 
 def store_json(
@@ -34,13 +35,23 @@ def store_json(
         write_scores(path, aggregates, kept)
         return
     check_is_database(path)
-    # Taken while the file is not open here: see kbeval.sources.stamps.
-    before = take_stamp(path)
+    with Watch(path) as watch:
+        before = watch.look()
+        after = _write(watch, before, aggregates, kept, timeout_ms)
+        if before is not None and after is not None:
+            carry_over(path, before, after)
+
+
+def _write(
+    watch: Watch, before: Stamp | None, aggregates: Mapping[str, str], kept: Kept, timeout_ms: int
+) -> Stamp | None:
+    """Write, and give back the stamp of what that made of the database; None where others may have written too."""
+    path = watch.path
     try:
         with closing(_connect(path, timeout_ms)) as connection:
             # The write lock is taken first: nothing can come between looking and writing.
             connection.execute("BEGIN IMMEDIATE")
-            is_alone = before is not None and times(path) == before.times
+            is_alone = before is not None and watch.look() == before
             others = _others_wrote(connection)
             try:
                 for run_id, text in sorted(aggregates.items()):
@@ -51,12 +62,30 @@ def store_json(
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
-            written = times(path) if is_alone and _emptied_log(connection) else None
-            is_alone = is_alone and _others_wrote(connection) == others
+            if before is None or not is_alone:
+                return None
+            return _own_state(connection, watch, before, others)
     except sqlite3.Error as error:
         raise _explained(path, timeout_ms, error) from error
-    if before is not None and is_alone and written is not None:
-        _tell_cache(path, before, written)
+
+
+def _own_state(connection: sqlite3.Connection, watch: Watch, before: Stamp, others: int) -> Stamp | None:
+    """The stamp of the database as we left it, if we alone have written and there is a columnar copy to tell."""
+    # The numbers are stored by now. Whatever goes wrong here, only the copy knows less than it could.
+    with contextlib.suppress(sqlite3.Error), clock_file(watch.path) as probe:
+        if probe is None or _rows_may_follow(connection):
+            return None
+        _empty_log(connection)
+        after = watch.settled(probe)
+        # Asked after looking: nobody had written by then. And it is the same file: it was not replaced meanwhile.
+        if after is not None and after.inode == before.inode and _others_wrote(connection) == others:
+            return after
+    return None
+
+
+def _rows_may_follow(connection: sqlite3.Connection) -> bool:
+    """May rows have changed because numbers did? Where the database has triggers, nobody knows what they do."""
+    return connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'trigger'").fetchone() is not None
 
 
 def _others_wrote(connection: sqlite3.Connection) -> int:
@@ -65,24 +94,13 @@ def _others_wrote(connection: sqlite3.Connection) -> int:
     return int(found)
 
 
-def _emptied_log(connection: sqlite3.Connection) -> bool:
+def _empty_log(connection: sqlite3.Connection) -> None:
     """In WAL mode, move everything into the database file, as closing would: the file then stays as it is."""
+    # Readers who stand in the way are not waited for.
+    connection.execute("PRAGMA busy_timeout = 0")
     (mode,) = connection.execute("PRAGMA journal_mode").fetchone()
-    if mode != "wal":
-        return True
-    (is_busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    return not is_busy
-
-
-def _tell_cache(path: Path, before: Stamp, written: Times) -> None:
-    """Only numbers were written, and only by us, so the rows are still those that the columnar copy knows."""
-    if not Cache(path).folder.is_dir():
-        return
-    after = settled_stamp(path)
-    in_wal_mode = before.headers[0][18:20] == b"\x02\x02"
-    if after is None or after.times != written or not (in_wal_mode or after.changes == before.changes + 1):
-        return
-    carry_over(path, before, after)
+    if mode == "wal":
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
 
 def _update(connection: sqlite3.Connection, run_id: str, text: str) -> None:

@@ -6,7 +6,9 @@ It may be deleted at any time, and is made again. Nothing in it is believed with
 - Which rows the database holds now is known in one of two ways. Either the database's stamp is the one under which
   the digest of a run was written down, so nothing was written since; or the rows are read and their digest is
   computed again. A run whose digest is another one is parsed from the database.
-- A file of a copy counts only where its length and its checksum are those of the manifest.
+- A file of a copy counts only where its length and its checksum are those of the manifest, and the manifest only where
+  its own are right.
+- A copy counts only for the version of kbeval's definitions, and of the engine, that parsed it.
 
 Several processes may use the folder at once. Parts never change once they have their name; what is written down
 about digests is true whoever wrote it; and parts are deleted only while nobody else reads.
@@ -15,8 +17,6 @@ about digests is true whoever wrote it; and parts are deleted only while nobody 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,8 +27,10 @@ from typing import Self
 import duckdb
 
 from kbeval.columnar.digests import NO_ROWS, digests
+from kbeval.columnar.known import LOCK, TAG, Known, cache_folder, read_known, require_own, write_known
 from kbeval.columnar.parts import (
     ALWAYS,
+    MANIFEST,
     MORE,
     Part,
     PartRun,
@@ -43,60 +45,54 @@ from kbeval.columnar.parts import (
 )
 from kbeval.engine import Copied, Session
 from kbeval.errors import KbevalError
-from kbeval.files import write_whole
-from kbeval.sources.stamps import Stamp, settled_stamp, times
+from kbeval.sources.stamps import Stamp, Watch
 
 # Below this, parsing takes no longer than starting.
 WORTH_BYTES = 32_000_000
 # So many parts are merged into one.
 MOST_PARTS = 40
-_STATE = "rows.json"
-_TAG = (
-    "Signature: 8a477f597d28d172789f06886806bc55\n"
-    "# The columnar copy of the database beside it, kept by kbeval. Delete it at any time: it is made again.\n"
-)
-
-
-@dataclass(frozen=True)
-class Known:
-    """The digest of a run's rows, and the stamp of the database that it was computed under ('' where there is none)."""
-
-    digest: str
-    stamp: str
 
 
 class Cache:
     """The folder beside a database. Use as a context manager: while it is open, nobody deletes what is in it."""
 
     def __init__(self, database: Path) -> None:
-        self.database = database
-        self.folder = Path(f"{database.absolute()}.kbeval-cache")
+        self.folder = cache_folder(database)
         self.stamp: Stamp | None = None
         # The runs that the database holds, and the rows that their stored numbers were made from; the rest is deleted.
         self.stored: Mapping[str, str | None] | None = None
         self._parts: list[Part] = []
         self._known: dict[str, Known] = {}
+        self._watch = Watch(database)
 
     def __enter__(self) -> Self:
-        """Raises OSError where the folder cannot be used."""
+        """Raises OSError where the folder cannot be used. The database must not be open in this process."""
         if not self.folder.is_dir():
-            self.folder.mkdir(mode=0o700)
-            (self.folder / "CACHEDIR.TAG").write_text(_TAG, encoding="utf-8")
-        elif hasattr(os, "geteuid") and self.folder.stat().st_uid != os.geteuid():
-            # What somebody else put there is not to be believed.
-            raise PermissionError(self.folder)
-        self._lock = (self.folder / "lock").open("a", encoding="utf-8")
-        self._flock(exclusive=False)
-        self.stamp = settled_stamp(self.database)
-        self._known = read_known(self.folder)
-        found = (read_part(path) for path in sorted(self.folder.glob("part-*")))
-        self._parts = _without_clashes([part for part in found if part is not None])
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            (self.folder / "CACHEDIR.TAG").write_text(TAG, encoding="utf-8")
+        require_own(self.folder)
+        self._lock = (self.folder / LOCK).open("a", encoding="utf-8")
+        try:
+            self._flock(exclusive=False)
+            self.stamp = self._watch.settled(self._lock.fileno())
+            self._known = read_known(self.folder)
+            self._parts = self._read_parts()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._lock.close()
+        self._watch.__exit__(kind, error, trace)
+
+    def _read_parts(self) -> list[Part]:
+        found = (read_part(path) for path in sorted(self.folder.glob("part-*")))
+        usable = [part for part in found if part is not None and part.engine == duckdb.__version__]
+        # Those that hold the rows themselves go before those that add to them.
+        return _without_clashes(sorted(usable, key=lambda part: not part.holds(ALWAYS)))
 
     def _flock(self, *, exclusive: bool) -> bool:
         try:
@@ -110,7 +106,7 @@ class Cache:
 
     def still_steady(self) -> bool:
         """Is the database as it was when this was opened? Asked from within a snapshot, whose state that then is."""
-        if self.stamp is not None and times(self.database) != self.stamp.times:
+        if self.stamp is not None and self._watch.look() != self.stamp:
             self.stamp = None
         return self.stamp is not None
 
@@ -121,11 +117,8 @@ class Cache:
 
     def suspected(self, run_ids: Collection[str]) -> list[str]:
         """The runs that there are copies of, if only their rows are still the same."""
-        return [
-            run_id
-            for run_id in run_ids
-            if run_id in self._known and self._find(run_id, self._known[run_id].digest, ALWAYS) is not None
-        ]
+        kept = {run_id for part in self._parts if part.holds(ALWAYS) for run_id in part.runs}
+        return [run_id for run_id in run_ids if run_id in kept]
 
     def _find(self, run_id: str, digest: str, wanted: Sequence[str], like: PartRun | None = None) -> Part | None:
         for part in self._parts:
@@ -143,9 +136,13 @@ class Cache:
                 return choice
             for part in broken:
                 self._parts.remove(part)
-                if self._flock(exclusive=True):
-                    remove(part.folder)
-                    self._flock(exclusive=False)
+                # Whoever reads it now is not disturbed, and nobody begins to; it is deleted with what is left over.
+                with contextlib.suppress(OSError):
+                    (part.folder / MANIFEST).unlink(missing_ok=True)
+
+    def is_lost(self, choice: Choice) -> bool:
+        """Was a copy that is being read deleted, or cut short?"""
+        return not all(part.is_whole() for part, _ in choice.used())
 
     def _choose(self, current: Mapping[str, str]) -> Choice:
         choice = Choice.none()
@@ -215,44 +212,52 @@ class Cache:
         """Delete what nobody will ask for again, and make one part of many; not while somebody else is reading."""
         if self.stored is None:
             return
-        dead = [part for part in self._parts if not self._is_live(part)]
-        if len(list(self.folder.glob("*-*"))) == len(self._parts) <= MOST_PARTS and not dead:
+        current, live = self._live_parts()
+        folders = {folder.name for folder in (*self.folder.glob("part-*"), *self.folder.glob("draft-*"))}
+        if folders == {folder.name for folder in current | live} and len(current) <= MOST_PARTS:
             return
+        # Where somebody else is reading, even our own lock is lost now: this is the last thing that is done here.
         if not self._flock(exclusive=True):
             return
         try:
             # Nobody else is here, so drafts belong to nobody, and what is read now stays.
             self._known = read_known(self.folder)
-            found = (read_part(path) for path in sorted(self.folder.glob("part-*")))
-            self._parts = _without_clashes([part for part in found if part is not None and self._is_live(part)])
-            if len(self._parts) > MOST_PARTS:
+            self._parts = self._read_parts()
+            if len(self._live_parts()[0]) > MOST_PARTS:
                 self._merge(session)
-            kept = {part.folder for part in self._parts}
+            live = set().union(*self._live_parts())
             for folder in (*self.folder.glob("part-*"), *self.folder.glob("draft-*")):
-                if folder not in kept:
+                if folder not in live:
                     remove(folder)
         finally:
             self._flock(exclusive=False)
 
-    def _is_live(self, part: Part) -> bool:
-        return any(
-            (run_id in self._known and self._known[run_id].digest == run.digest)
-            or (self.stored is not None and self.stored.get(run_id) == run.digest)
-            for run_id, run in part.runs.items()
-        )
+    def _live_parts(self) -> tuple[set[Path], set[Path]]:
+        """What would be read of the rows that there are, and of those that stored numbers were made from."""
+        current = {run_id: known.digest for run_id, known in self._known.items()}
+        earlier = {run_id: digest for run_id, digest in (self.stored or {}).items() if digest is not None}
+        found = ({part.folder for part, _ in self._choose(digests).used()} for digests in (current, earlier))
+        return (next(found), next(found))
 
     def _merge(self, session: Session) -> None:
-        """All live runs in one part. Relations that only some have are kept for those."""
-        current = {run_id: known.digest for run_id, known in self._known.items()}
-        choice = self._choose(current)
+        """All runs in one part, and in one more each what only some of them have. Broken parts are left out."""
+        # Only what is sound: with a new checksum, nobody could tell any more.
+        choice = self.choose({run_id: known.digest for run_id, known in self._known.items()})
         runs = {run_id: part.runs[run_id] for run_id, part in choice.base.items()}
-        whole = [relation for relation in MORE if choice.more[relation].keys() == choice.base.keys()]
-        selects = {}
-        for relation in (*ALWAYS, *whole):
-            of_runs = choice.base if relation in ALWAYS else choice.more[relation]
-            selects[relation] = f"({'UNION ALL BY NAME '.join(_live_rows(relation, of_runs, choice.base))})"
-        self._save(session, runs, selects)
-        self._parts = self._parts[-1:]
+        if not runs:
+            return
+        merged = len(self._parts)
+        self._save(session, runs, {relation: _joined(relation, choice.base, choice.base) for relation in ALWAYS})
+        for relation in MORE:
+            if of_runs := choice.more[relation]:
+                select = _joined(relation, of_runs, choice.base)
+                self._save(session, {run_id: runs[run_id] for run_id in of_runs}, {relation: select})
+        # These are chosen from now on, before those that they were made from.
+        self._parts = [*self._parts[merged:], *self._parts[:merged]]
+
+
+def _joined(relation: str, of_runs: Mapping[str, Part], base: Mapping[str, Part]) -> str:
+    return f"({'UNION ALL BY NAME '.join(_live_rows(relation, of_runs, base))})"
 
 
 def _live_rows(relation: str, of_runs: Mapping[str, Part], base: Mapping[str, Part]) -> Iterator[str]:
@@ -362,28 +367,3 @@ def _agree(one: Mapping[str, PartRun], other: Mapping[str, PartRun]) -> bool:
     """Is it the same session's numbering? Then both know some of its runs, and the same about them."""
     shared = one.keys() & other.keys()
     return not one or (bool(shared) and all(one[run_id] == other[run_id] for run_id in shared))
-
-
-def read_known(folder: Path) -> dict[str, Known]:
-    """What is known about runs; nothing where it cannot be read."""
-    try:
-        found = json.loads((folder / _STATE).read_text(encoding="utf-8"))
-        return {str(run_id): Known(str(digest), str(stamp)) for run_id, (digest, stamp) in found["runs"].items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}
-
-
-def write_known(folder: Path, known: Mapping[str, Known]) -> None:
-    """Replace what is known, in one step."""
-    runs = {run_id: [found.digest, found.stamp] for run_id, found in known.items()}
-    write_whole(folder / _STATE, json.dumps({"runs": runs}, indent=1) + "\n")
-
-
-def carry_over(database: Path, before: Stamp, after: Stamp) -> None:
-    """We wrote to the database ourselves, and only numbers: what was known about rows before is known still."""
-    folder = Cache(database).folder
-    known = read_known(folder)
-    moved = {run_id: Known(found.digest, str(after)) for run_id, found in known.items() if found.stamp == str(before)}
-    if moved:
-        with contextlib.suppress(OSError, KbevalError):
-            write_known(folder, {**known, **moved})

@@ -20,7 +20,7 @@ from typing import Any
 import duckdb
 
 from kbeval import __version__
-from kbeval.columnar.parts import MANIFEST, Part, PartFile, definitions, plain_name, read_part, sha256_of
+from kbeval.columnar.parts import MANIFEST, Part, PartFile, definitions, read_part, sha256_of
 from kbeval.errors import DatabaseError
 from kbeval.files import write_whole
 
@@ -132,9 +132,9 @@ def read_manifest(folder: Path) -> Manifest:
         runs: Mapping[str, Mapping[str, Any]] = found["runs"]
         return Manifest(
             folder,
-            {run_id: RunFolder(plain_name(place["name"]), str(place["sha256"])) for run_id, place in runs.items()},
+            {run_id: RunFolder(_plain_name(place["name"]), str(place["sha256"])) for run_id, place in runs.items()},
             {
-                table: PartFile(plain_name(file["name"]), int(file["size"]), str(file["sha256"]))
+                table: PartFile(_plain_name(file["name"]), int(file["size"]), str(file["sha256"]))
                 for table, file in tables.items()
             },
             None if golden is None else str(golden),
@@ -162,3 +162,10 @@ def folder_name(run_id: str, digest: str) -> str:
 def is_own(path: Path, folder: Path) -> bool:
     """Did an archiving put it there? Whatever else lies in an archive is somebody's."""
     return bool((_OWN_FOLDER if path.parent == folder / RUNS else _OWN_FILE).fullmatch(path.name))
+
+
+def _plain_name(name: Any) -> str:  # noqa: ANN401  (whatever the manifest holds)
+    """A file's name that leads nowhere else."""
+    if not isinstance(name, str) or Path(name).name != name or name in ("", "..") or not name.isprintable():
+        raise ValueError(name)
+    return name

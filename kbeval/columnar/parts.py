@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
+import re
 import secrets
 import shutil
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +26,7 @@ MORE = ("hit_claims", "anchor_rows")
 
 FORMAT = 1
 MANIFEST = "part.json"
+_FILE_NAME = re.compile(r"[a-z_]+(-\d+)?\.parquet")
 # A row's number is the number of its stored row, and above that the number of the session that read it.
 ROW_BITS = 32
 _NUMBERINGS = 2**30
@@ -89,6 +92,8 @@ class Part:
     folder: Path
     runs: Mapping[str, PartRun]
     files: Mapping[str, Sequence[PartFile]] = field(default_factory=dict)
+    # What parsed the rows.
+    engine: str = duckdb.__version__
 
     def paths(self, relation: str) -> list[Path]:
         """The files of one relation."""
@@ -96,6 +101,15 @@ class Part:
 
     def holds(self, wanted: Iterable[str]) -> bool:
         return all(relation in self.files for relation in wanted)
+
+    def is_whole(self) -> bool:
+        """Are all its files there, as long as they should be? Quick, and not as sure as `is_sound`."""
+        try:
+            return all(
+                (self.folder / file.name).stat().st_size == file.size for found in self.files.values() for file in found
+            )
+        except OSError:
+            return False
 
     def is_sound(self, wanted: Iterable[str]) -> bool:
         """Are these files as they were written?"""
@@ -112,7 +126,7 @@ def read_part(folder: Path, *, any_version: bool = False) -> Part | None:
     `any_version`: for those who only want to know which rows it was made from, and those rows.
     """
     try:
-        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        found = read_sealed(folder / MANIFEST)
         if found["format"] != FORMAT or (found["definitions"] != definitions() and not any_version):
             return None
         return Part(
@@ -122,17 +136,18 @@ def read_part(folder: Path, *, any_version: bool = False) -> Part | None:
                 for run_id, (digest, numbering, rows) in found["runs"].items()
             },
             {
-                str(relation): [PartFile(plain_name(name), int(size), str(digest)) for name, size, digest in files]
+                str(relation): [PartFile(_file_name(name), int(size), str(digest)) for name, size, digest in files]
                 for relation, files in found["files"].items()
             },
+            str(found["duckdb"]),
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except UNREADABLE:
         return None
 
 
-def plain_name(name: Any) -> str:  # noqa: ANN401  (whatever the manifest holds)
-    """A file's name that leads nowhere else."""
-    if not isinstance(name, str) or Path(name).name != name or name in ("", "..") or not name.isprintable():
+def _file_name(name: Any) -> str:  # noqa: ANN401  (whatever the manifest holds)
+    """A name that a file of a part may have."""
+    if not isinstance(name, str) or not _FILE_NAME.fullmatch(name):
         raise ValueError(name)
     return name
 
@@ -152,15 +167,40 @@ def finish_part(folder: Path, final: Path, runs: Mapping[str, PartRun]) -> Part:
             relation: [[file.name, file.size, file.sha256] for file in found] for relation, found in files.items()
         },
     }
-    write_whole(folder / MANIFEST, json.dumps(manifest, indent=1) + "\n")
+    write_sealed(folder / MANIFEST, manifest)
     folder.rename(final)
     return Part(final, runs, files)
 
 
 def remove(folder: Path) -> None:
     """Delete a part, its manifest first: without one it is no part, whatever happens meanwhile."""
-    (folder / MANIFEST).unlink(missing_ok=True)
+    if folder.is_symlink() or not folder.is_dir():
+        folder.unlink(missing_ok=True)
+        return
+    with contextlib.suppress(OSError):
+        (folder / MANIFEST).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+# What reading a file that anything may have happened to can raise.
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError)
+
+
+def read_sealed(path: Path) -> Any:  # noqa: ANN401  (the caller looks at what it holds)
+    """The contents of a file that `write_sealed` wrote. Raises one of UNREADABLE where it is not as it was written."""
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if found.pop("sha256") != _seal(found):
+        raise ValueError(path)
+    return found
+
+
+def write_sealed(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file in one step, with a checksum of what it says."""
+    write_whole(path, json.dumps({**content, "sha256": _seal(content)}, indent=1) + "\n")
+
+
+def _seal(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def copied(relation: str, chosen: Iterable[tuple[Part, Collection[str]]], *, fresh: bool) -> Copied:
@@ -191,8 +231,8 @@ def _branches(relation: str, chosen: Iterable[tuple[Part, Collection[str]]]) -> 
 
 
 def reading(paths: Iterable[Path]) -> str:
-    """Parquet files as a table."""
-    return f"read_parquet([{', '.join(literal(verbatim(path)) for path in paths)}])"
+    """Parquet files as a table. A folder called `rank=7` on the way to them is a folder, and no column."""
+    return f"read_parquet([{', '.join(literal(verbatim(path)) for path in paths)}], hive_partitioning = false)"
 
 
 def literal(text: str) -> str:

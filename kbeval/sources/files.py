@@ -26,10 +26,15 @@ def database_uri(path: Path) -> str:
     return f"file:{urllib.parse.quote(os.fsencode(path.absolute()))}"
 
 
+def real_path(path: Path) -> Path:
+    """SQLite follows links, and keeps its other files beside the file that they lead to."""
+    return Path(os.path.realpath(path))
+
+
 def finish_interrupted_write(path: Path) -> None:
     """A writer that was killed leaves a journal. Rolling it back needs write access, which reading has not."""
     try:
-        if Path(f"{path}-journal").stat().st_size == 0:
+        if Path(f"{real_path(path)}-journal").stat().st_size == 0:
             return
         with closing(sqlite3.connect(f"{database_uri(path)}?mode=rw", uri=True)) as connection:
             connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import duckdb
 
 from kbeval.columnar.cache import WORTH_BYTES, Cache
 from kbeval.columnar.manifest import is_archive
+from kbeval.errors import CopyLostError
 from kbeval.sources.archive import ArchiveSource
 from kbeval.sources.files import check_is_database, database_size
 from kbeval.sources.sqlite import Run, SqliteSource
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from kbeval.scoring import ScoreOptions
 
 Source = SqliteSource | ArchiveSource
+Result = TypeVar("Result")
 
 
 @contextlib.contextmanager
@@ -52,8 +55,22 @@ def open_database(
                 cache = stack.enter_context(Cache(path))
         session = stack.enter_context(options.session(path, [*reach, *([] if cache is None else [cache.folder])]))
         source = stack.enter_context(SqliteSource(path, session.connection, cache=cache))
-        yield session, source
+        try:
+            yield session, source
+        except Exception as error:
+            if source.lost_its_copy():
+                msg = f"the columnar copy of {path} was deleted while it was read; try again"
+                raise CopyLostError(msg) from error
+            raise
         source.keep(session)
+
+
+def with_or_without_copy(options: ScoreOptions, task: Callable[[ScoreOptions], Result]) -> Result:
+    """Do something with a source; once more from the rows themselves, where the copy was deleted meanwhile."""
+    try:
+        return task(options)
+    except CopyLostError:
+        return task(replace(options, cache="off"))
 
 
 @contextlib.contextmanager

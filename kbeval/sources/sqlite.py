@@ -136,8 +136,7 @@ class SqliteSource:
                 self._connection.set_autocommit(False)
                 self.columns = self._read_columns()
             self._require_tables()
-            if self._cache is not None and self._cache.still_steady():
-                self._digests = self._cache.trusted()
+            self._trust_copy()
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -148,6 +147,25 @@ class SqliteSource:
     ) -> None:
         while self._open:
             self._open.pop().close()
+
+    def _trust_copy(self) -> None:
+        """Take what the copy knows about the rows, if this snapshot is of the state that it knows."""
+        if self._cache is None:
+            return
+        # What a view shows may change while no file does.
+        is_steady = self._cache.still_steady() and self._row_table()["type"] == "table"
+        if is_steady:
+            self._digests |= self._cache.trusted()
+        elif self._facts is not None:
+            # Opened a second time, on another state: what is read from now on does not belong to what was before.
+            self._cache = None
+        else:
+            self._cache.stamp = None
+
+    def _row_table(self) -> dict[str, Any]:
+        """What kind of table the rows are in."""
+        (table, *_) = self._rows("SELECT type, wr FROM pragma_table_list WHERE LOWER(name) = 'eval_query_results'")
+        return table
 
     def _explained(self) -> _Explained:
         return _Explained(self.path)
@@ -257,7 +275,7 @@ class SqliteSource:
 
     def _row_number(self) -> str:
         """A number for each row that costs nothing, where the table has one; it never reaches a result."""
-        (table, *_) = self._rows("SELECT type, wr FROM pragma_table_list WHERE LOWER(name) = 'eval_query_results'")
+        table = self._row_table()
         names = [name for name in ("rowid", "_rowid_", "oid") if name not in self.columns["eval_query_results"]]
         if not names or table["type"] != "table" or table["wr"]:
             return "ROW_NUMBER() OVER ()"
@@ -380,6 +398,10 @@ class SqliteSource:
             if "parsed" in session.built:
                 self._facts.settle(session)
             self._cache.keep(session, self._facts, self._digests)
+
+    def lost_its_copy(self) -> bool:
+        """Was a copy that is being read deleted?"""
+        return self._cache is not None and self._facts is not None and self._cache.is_lost(self._facts.choice)
 
     def _row_columns(self) -> str:
         return ", ".join(map(_as_text, REQUIRED["eval_query_results"]))
