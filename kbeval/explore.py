@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BATCH_ROWS = 10_000
+BATCH_CHARACTERS = 20_000_000
+FEW_ROWS = 100
+_ZONED = "TIMESTAMP WITH TIME ZONE"
 
 
 @dataclass(frozen=True)
@@ -227,8 +230,10 @@ class Explorer:
             return
         with self.asking(statement) as session:
             cursor = session.execute(statement.sql)
-            columns = unique([str(column[0]) for column in cursor.description or ()])
-            yield Answer(columns, _batches(session, cursor))
+            described = [(str(column[0]), str(column[1])) for column in cursor.description or ()]
+            if any(_ZONED in kind for _, kind in described):
+                cursor = session.execute(_without_zones(session, statement.sql, [kind for _, kind in described]))
+            yield Answer(unique([name for name, _ in described]), _batches(session, cursor))
 
     @contextlib.contextmanager
     def arrow(self, statement: Statement) -> Iterator[pa.RecordBatchReader]:
@@ -328,9 +333,35 @@ def unique(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _without_zones(session: Session, sql: str, kinds: Sequence[str]) -> str:
+    """The same rows, with times that have a time zone as text: Python has no such times without another library."""
+    # As the parser writes it: without comments, and without the ; at its end.
+    ((plain,),) = session.rows("SELECT json_deserialize_sql(json_serialize_sql($1))", [sql])
+    names = [f"c{place}" for place in range(len(kinds))]
+    columns = [
+        f"CAST({name} AS {kind.replace(_ZONED, 'VARCHAR')})" if _ZONED in kind else name
+        for name, kind in zip(names, kinds, strict=True)
+    ]
+    return f"SELECT {', '.join(columns)} FROM ({plain}) AS answer({', '.join(names)})"
+
+
 def _batches(session: Session, cursor: duckdb.DuckDBPyConnection) -> Iterator[list[tuple[Any, ...]]]:
-    while batch := session.waiting(lambda: cursor.fetchmany(BATCH_ROWS)):
+    while batch := session.waiting(lambda: _batch(cursor)):
         yield batch
+
+
+def _batch(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    """As many rows as a batch may have, and fewer where they are large."""
+    found: list[tuple[Any, ...]] = []
+    weight = 0
+    while len(found) < BATCH_ROWS and weight < BATCH_CHARACTERS:
+        rows = cursor.fetchmany(FEW_ROWS)
+        if not rows:
+            break
+        found += rows
+        # Its rows are much alike: one of them stands for all.
+        weight += len(repr(rows[-1])) * len(rows)
+    return found
 
 
 class Outline:

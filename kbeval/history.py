@@ -236,11 +236,6 @@ class _Entry:
         chunker = (self.config or {}).get("chunker_version")
         self.chunker = None if chunker in (None, "") else str(chunker)
 
-    @property
-    def order(self) -> tuple[bool, datetime | str, str, str]:
-        """Oldest first. A run without a date has no place in time, and stands before those that have one."""
-        return self.moment is not None, self.moment or "", self.run.created_at, self.run.run_id
-
     def field(self, name: str) -> Any:  # noqa: ANN401  (whatever JSON holds)
         if name in ("suite", "commit_hash"):
             return getattr(self.run, name)
@@ -250,7 +245,7 @@ class _Entry:
 def _of_suite(entries: Sequence[_Entry], suite: str | None) -> list[_Entry]:
     suites = sorted({entry.run.suite for entry in entries})
     if suite is None or suite in suites or not entries:
-        return sorted((one for one in entries if suite in (None, one.run.suite)), key=lambda one: one.order)
+        return sorted((one for one in entries if suite in (None, one.run.suite)), key=lambda one: one.run.order())
     msg = f"there is no suite {cut(suite, 60)!r}; there is {_some(suites, 10)}"
     raise UsageError(msg)
 

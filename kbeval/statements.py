@@ -33,7 +33,9 @@ _TABLE_FUNCTIONS = _CATALOGUE | {"range", "generate_series", "unnest", "json_eac
 # Functions of a value that reach outside or change something; names of this form may come with any version.
 _FORBIDDEN_FUNCTIONS = re.compile(
     r"(read|write|copy|load|install|http|parquet|sqlite|query|json_execute)_.*|getenv|glob|query|nextval|setval|currval"
-    r"|.*_scan|which_secret|setseed"
+    r"|.*_scan|which_secret|setseed|current_setting"
+    # This one takes a statement as text, and looks into every file that it names.
+    r"|json_serialize_plan"
 )
 _EXPLAIN = re.compile(
     r"((?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*)EXPLAIN\b((?:\s+ANALYZE\b|\s*\(\s*(?:ANALYZE|FORMAT\s+\w+|\s|,)+\))?)(.*)",
@@ -124,8 +126,10 @@ class _Reading:
         self._reads: set[str] = set()
         self._macros: set[str] = set()
         self._lists_tables = False
+        self._whole: Any = None
 
     def statement(self, text: str, tree: Mapping[str, Any]) -> Statement:
+        self._whole = tree["node"].get("from_table")
         try:
             self._walk(tree, frozenset())
         except RecursionError as error:
@@ -180,6 +184,10 @@ class _Reading:
             return  # DESCRIBE of a query, which is walked like any other
         name = _name(path[-1]) if path else ""
         if kind == "SHOW_REF" and name in ('"tables"', "__show_tables_expanded"):
+            # The explorer answers it, who cannot answer what is around it.
+            if part is not self._whole:
+                msg = "SHOW TABLES stands by itself: it cannot be part of another question"
+                raise UsageError(msg)
             self._lists_tables = True
         elif len(path) == 1 and (name in names or name in _CATALOGUE):
             pass
@@ -227,8 +235,6 @@ def query_error(error: duckdb.Error) -> UsageError:
     """What the engine says about a query as one line: what, what there is instead, and where."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     what = re.sub(r"^[A-Z]\w+( \w+)? Error: ", "", lines[0]).rstrip("!.")
-    if "pytz" in what:
-        what = "a time with a time zone cannot be shown; make it text: CAST(… AS VARCHAR)"
     there = [line.strip() for line in lines[1:] if line.startswith("Candidate bindings: ")]
     what = "; ".join([what, *(f"there is {line.removeprefix('Candidate bindings: ')}" for line in there)])
     return UsageError(f"the query cannot be answered: {what}{_place(lines)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 
 # Control characters could move the cursor or recolour a terminal; format characters could reorder a line.
@@ -22,6 +23,19 @@ def shown(text: str) -> str:
         else:
             parts.append(character)
     return "".join(parts)
+
+
+def json_shown(text: str) -> str:
+    """For a terminal, and still the same JSON: what `shown` would hide is written as an escape."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        character
+        if character == "\n" or unicodedata.category(character) not in _HIDDEN
+        # As JSON itself does it: characters beyond the sixteen bits are two halves.
+        else json.dumps(character)[1:-1]
+        for character in text
+    )
 
 
 def cut(text: str, width: int) -> str:

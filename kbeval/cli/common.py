@@ -146,6 +146,15 @@ class Settings:
         """The golden file; that of the archive, where an archive is scored and no other is named."""
         return str(self.get("golden") or self._archived_golden() or self._required("golden", "the golden file"))
 
+    def golden_if_any(self) -> str | None:
+        """The same, where there is one."""
+        found = self.get("golden") or self._archived_golden()
+        return None if found is None else str(found)
+
+    def read_files(self) -> list[str]:
+        """What is read, and so must never be written to: the database, the labels, the config file."""
+        return [str(path) for path in (self.db(), self.golden_if_any(), self.config.path) if path]
+
     def _archived_golden(self) -> str | None:
         if not (Path(self.db()) / "manifest.json").is_file():
             return None

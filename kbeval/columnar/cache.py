@@ -43,7 +43,7 @@ from kbeval.columnar.parts import (
 )
 from kbeval.engine import Copied, Session
 from kbeval.errors import KbevalError
-from kbeval.files import write_whole
+from kbeval.files import CACHE_ENDING, write_whole
 from kbeval.sources.stamps import Stamp, settled_stamp, times
 
 # Below this, parsing takes no longer than starting.
@@ -70,7 +70,7 @@ class Cache:
 
     def __init__(self, database: Path) -> None:
         self.database = database
-        self.folder = Path(f"{database.absolute()}.kbeval-cache")
+        self.folder = Path(f"{database.absolute()}{CACHE_ENDING}")
         self.stamp: Stamp | None = None
         # The runs that the database holds, and the rows that their stored numbers were made from; the rest is deleted.
         self.stored: Mapping[str, str | None] | None = None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from kbeval.text import csv_cell, cut, display_width, markdown, shown
+from kbeval.text import csv_cell, cut, display_width, json_shown, markdown, shown
 
 FORMATS = ("table", "json", "csv", "md")
 Cell = str | float | int | bool | Decimal | None
@@ -46,12 +46,7 @@ def render(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], form: str,
 
 def json_text(value: Any) -> str:  # noqa: ANN401  (anything that JSON can hold)
     """JSON for programs that people also read. What JSON cannot say (NaN, half a character) does not stop it."""
-    text = json.dumps(_finite(value), ensure_ascii=False, indent=2, allow_nan=False)
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return json.dumps(_finite(value), indent=2, allow_nan=False)
-    return text
+    return json_shown(json.dumps(_finite(value), ensure_ascii=False, indent=2, allow_nan=False))
 
 
 def _finite(value: Any) -> Any:  # noqa: ANN401

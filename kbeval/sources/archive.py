@@ -65,7 +65,7 @@ class ArchiveSource:
                 rows=self._part_rows(str(row["run_id"])),
             )
             found.append(run)
-        return sorted(found, key=lambda run: (run.created_at, run.run_id))
+        return sorted(found, key=Run.order)
 
     def _part_rows(self, run_id: str) -> int:
         return self._part(run_id, any_version=True).runs[run_id].rows
