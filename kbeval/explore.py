@@ -8,10 +8,8 @@ nothing else, they run in a read-only transaction, and the engine itself is shut
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
-import re
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from kbeval.comparisons import Comparisons
 from kbeval.configs import config_of, without_secrets
 from kbeval.engine import Session
 from kbeval.errors import UsageError
@@ -28,9 +27,8 @@ from kbeval.golden import Golden, load_golden
 from kbeval.metrics import did_you_mean
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sqlfiles import read_sql
-from kbeval.statements import Known, Statement, query_error, read_statements
+from kbeval.statements import Statement, query_error, read_statements
 from kbeval.tables import Table, read_by, tables
-from kbeval.views import compare_macro
 
 if TYPE_CHECKING:
     import polars as pl
@@ -84,7 +82,7 @@ class Explorer:
         self._seen: tuple[tuple[int, int] | None, ...] = ()
         self._is_released = False
         self._outline: Outline | None = None
-        self._defined: set[str] = set()
+        self._comparisons = Comparisons(self.database, options)
 
     # The session and its snapshot are made when they are first needed, and anew when they are of no use any more.
 
@@ -110,7 +108,7 @@ class Explorer:
     def forget(self) -> None:
         """Drop everything that was made; the next question starts anew."""
         self._open, self._is_released = None, False
-        self._defined.clear()
+        self._comparisons.forget()
         self._stack.close()
 
     def release(self) -> None:
@@ -139,7 +137,7 @@ class Explorer:
 
     def statements(self, sql: str) -> list[Statement]:
         """The statements of a text; refused unless all of them only read."""
-        return read_statements(self.session.connection, sql, Known(tables(), self._macros))
+        return read_statements(self.session.connection, sql, tables())
 
     def one(self, sql: str) -> Statement:
         """The one statement of a text."""
@@ -151,38 +149,11 @@ class Explorer:
 
     def needs_labels(self, statement: Statement) -> bool:
         """Does it look at anything that is made from the golden file?"""
-        return any("golden_entries" in read_by(name) for name in self._reads(statement))
+        return bool(statement.compares) or any("golden_entries" in read_by(name) for name in statement.reads)
 
-    def _reads(self, statement: Statement) -> set[str]:
-        """The relations that it names, or a macro that it calls does."""
-        found = set(statement.reads)
-        for name in self._calls(statement):
-            found |= self._macros[name].reads
-        return found
-
-    def _calls(self, statement: Statement) -> list[str]:
-        """The macros that it calls, each after those that it calls itself."""
-        found: dict[str, None] = {}
-        for name in sorted(statement.macros):
-            found.update(dict.fromkeys([*self._calls(self._macros[name]), name]))
-        return list(found)
-
-    @functools.cached_property
-    def _macros(self) -> dict[str, Statement]:
-        """The table macros that there are, and what each of them selects."""
-        found: dict[str, Statement] = {}
-        connection = self.session.connection
-        for name, _, body in read_macros(connection):
-            (found[name],) = read_statements(connection, body, Known(tables(), found))
-        return found
-
-    def _define(self, statement: Statement) -> None:
-        """The engine takes a macro only when everything that it reads is there."""
-        session = self.session
-        for name, sql, _ in read_macros(session.connection):
-            if name in self._calls(statement) and name not in self._defined:
-                session.execute(sql)
-                self._defined.add(name)
+    def take_warnings(self) -> list[str]:
+        """What must be said beside the answers so far, each once."""
+        return self._comparisons.take_warnings()
 
     def _read_labels(self) -> None:
         if self._labels is None and self.golden is not None and not isinstance(self.golden, Golden):
@@ -206,9 +177,11 @@ class Explorer:
     @contextlib.contextmanager
     def asking(self, statement: Statement) -> Iterator[Session]:
         """A session in which the statement can be run, and nothing can be changed."""
-        self.make(*sorted(self._reads(statement)))
-        self._define(statement)
+        if statement.compares:
+            self._read_labels()
+        self.make(*sorted(statement.reads))
         session = self.session
+        self._comparisons.make(session, self._labels, statement.compares)
         session.execute("BEGIN TRANSACTION READ ONLY")
         try:
             yield session
@@ -293,21 +266,6 @@ def prepare(scoring: Scoring) -> None:
             "scores": lambda session: session.need("query_scores"),
         }
     )
-
-
-def table_macros() -> Sequence[str]:
-    """Statements that make table macros."""
-    return (compare_macro(),)
-
-
-_MACRO = re.compile(r"\s*CREATE\b.*?\bMACRO\s+(\w+)\s*\(.*?\)\s+AS\s+TABLE\s(.*?);?\s*", re.IGNORECASE | re.DOTALL)
-
-
-def read_macros(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str]]:
-    """Of each table macro its name, the statement that makes it, and what it selects."""
-    texts = [statement.query for text in table_macros() for statement in connection.extract_statements(text)]
-    matches = [(text, match) for text in texts if (match := _MACRO.fullmatch(text))]
-    return [(match[1].lower(), text, match[2]) for text, match in matches]
 
 
 def _shown_config(run: Any) -> str:  # noqa: ANN401  (a Run)

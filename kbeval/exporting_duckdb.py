@@ -17,11 +17,12 @@ import duckdb
 
 from kbeval.engine import DEFAULT_MEMORY_LIMIT, Session, first_line
 from kbeval.errors import KbevalError, UsageError
-from kbeval.explore import BATCH_ROWS, Explorer, table_macros
+from kbeval.explore import BATCH_ROWS, Explorer
 from kbeval.files import is_same_file, umask
 from kbeval.scoring import ScoreOptions
 from kbeval.sqlfiles import read_sql
 from kbeval.tables import reads_of, tables
+from kbeval.views import compare_macro
 
 # Steps on the way that hold stored rows once more, or pieces that nobody asks for.
 _LEFT_OUT = frozenset(("parsed", "parsed_hits", "anchor_rows", "span_pieces", "span_sets", "shared_text"))
@@ -44,8 +45,7 @@ def export_duckdb(
         explorer.make(*names)
         for name in names:
             _copy(explorer.session, target, name)
-        for sql in table_macros():
-            target.execute(sql)
+        target.execute(compare_macro())
     return names
 
 

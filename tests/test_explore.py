@@ -18,7 +18,7 @@ from kbeval.errors import GoldenError, KbevalError, UsageError
 from kbeval.explore import Explorer, open_explorer, unique
 from kbeval.scoring import ScoreOptions
 from kbeval.sqlfiles import relations
-from kbeval.statements import Known, read_statements
+from kbeval.statements import read_statements
 from kbeval.tables import tables
 from tests.workspace import Workspace, hits
 
@@ -152,14 +152,6 @@ def test_a_golden_file_is_read_when_it_is_asked_for(two_runs: Workspace) -> None
             explorer.query("SELECT * FROM queries")
     with pytest.raises(KbevalError, match="no such file"), open_explorer(two_runs.db, "nope.yaml"):
         pass
-
-
-def test_a_table_macro_reads_what_it_names_and_no_more(two_runs: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    macro = "CREATE MACRO of_suite(name) AS TABLE WITH x AS (FROM runs) SELECT run_id FROM x WHERE suite = name"
-    monkeypatch.setattr("kbeval.explore.table_macros", lambda: (macro,))
-    with open_explorer(two_runs.db, two_runs.golden) as explorer:
-        assert explorer.query("FROM of_suite('suite') ORDER BY ALL").rows() == [("a",), ("b",)]
-        assert explorer.session.built == {"runs", "stored_runs"}
 
 
 # --- what there is ---------------------------------------------------------------------------------
@@ -364,7 +356,7 @@ def test_what_does_more_than_ask_is_refused(sql: str) -> None:
         connection.execute("CREATE TABLE runs (run_id VARCHAR, suite VARCHAR)")
         Path("secret.csv").write_text("a,b\n1,2\n")
         with pytest.raises(UsageError) as caught:
-            read_statements(connection, sql, Known(tables()))
+            read_statements(connection, sql, tables())
         assert "\n" not in str(caught.value)
         # It is refused for what it is, not for being unreadable.
         assert "syntax error" not in str(caught.value)
@@ -401,7 +393,7 @@ def test_every_table_function_of_this_engine_is_refused_unless_it_is_known() -> 
         admitted = set()
         for (name,) in found:
             try:
-                read_statements(connection, f'SELECT * FROM "{name}"()', Known(tables()))
+                read_statements(connection, f'SELECT * FROM "{name}"()', tables())
             except UsageError:
                 continue
             admitted.add(name)
@@ -438,7 +430,7 @@ def test_every_function_that_may_reach_outside_was_looked_at() -> None:
         admitted = set()
         for name in doubtful:
             with contextlib.suppress(UsageError):
-                read_statements(connection, f'SELECT "{name}"()', Known(tables()))
+                read_statements(connection, f'SELECT "{name}"()', tables())
                 admitted.add(name)
     assert admitted <= HARMLESS
     assert {"current_setting", "json_serialize_plan", "write_log", "nextval"} <= doubtful - admitted

@@ -262,3 +262,5 @@ def run_text(explorer: Explorer, text: str, target: Target, steps: Steps) -> Non
         if number:
             click.echo()
         target.write(explorer, statement, steps)
+        for warning in explorer.take_warnings():
+            common.warn(warning)
