@@ -43,6 +43,14 @@ def cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"
 
 
+def cut_inside(text: str, width: int) -> str:
+    """As `cut`, but what is missing is in the middle: names that begin alike often differ at their end."""
+    if len(text) <= width:
+        return text
+    start = (width - 1) // 2
+    return f"{text[:start]}…{text[len(text) - (width - 1 - start) :]}"
+
+
 def markdown(text: str) -> str:
     """For a cell of a Markdown table: no new rows or columns, no HTML, no formatting."""
     safe = shown(text)
