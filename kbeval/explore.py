@@ -89,15 +89,16 @@ class Explorer:
     @property
     def scoring(self) -> Scoring:
         """The open session over all runs."""
-        if self._open is not None and self._is_released and self._fingerprint() != self._seen:
-            self.forget()
+        if self._open is not None and self._is_released:
+            self._open.source.__enter__()
+            self._is_released = False
+            # Only now, when the snapshot stands: what was written before it is in it.
+            if self._fingerprint() != self._seen:
+                self.forget()
         if self._open is None:
             self._seen = self._fingerprint()
             self._open = self._stack.enter_context(open_scoring(self.database, self._labels, None, self._options))
             prepare(self._open)
-        elif self._is_released:
-            self._open.source.__enter__()
-        self._is_released = False
         return self._open
 
     @property
