@@ -6,19 +6,20 @@ where their hits stand, and every number in the report is computed that way.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kbeval.aggregates import Scored, aggregate_runs, all_of_one_chunker
 from kbeval.comparison import EXACT, FALLBACK, KINDS, CompareReport, Comparison, QueryComparison
-from kbeval.configs import broken_invariants, changed_parts, config_diff, config_of, eval_k, is_readable
+from kbeval.configs import Difference, broken_invariants, changed_parts, config_diff, config_of, eval_k, is_readable
 from kbeval.errors import BadRowsError, KbevalError, UsageError
 from kbeval.exact import LARGEST
 from kbeval.golden import Golden
@@ -29,6 +30,9 @@ from kbeval.sources.opening import Source, with_or_without_copy
 from kbeval.sources.sqlite import Run
 from kbeval.stats import RESAMPLES, SEED, Pairs, Significance, assess, verdict
 from kbeval.text import counted
+
+if TYPE_CHECKING:
+    import polars as pl
 
 MATCH = ("auto", "span")
 HEADLINE = "mrr"
@@ -74,27 +78,46 @@ def compare_runs(
     where a stored row cannot be read; `options` can wave both through.
     """
     options = options or CompareOptions()
-    return with_or_without_copy(
-        options.scoring, lambda scoring: _compare(a, b, db, golden, replace(options, scoring=scoring))
-    )
+
+    def report(scoring: ScoreOptions) -> CompareReport:
+        with _opened(a, b, db, golden, replace(options, scoring=scoring)) as (work, opened):
+            return work.report(opened)
+
+    return with_or_without_copy(options.scoring, report)
 
 
-def _compare(
+def compared_rows(
     a: str,
     b: str,
+    *,
     db: str | os.PathLike[str],
-    golden: Golden | str | os.PathLike[str],
+    golden: Golden | None,
     options: CompareOptions,
-) -> CompareReport:
+) -> tuple[pl.DataFrame, list[str]]:
+    """What became of each query, as in `sql/compare/compared.sql`, and the warnings; no numbers, no statistics."""
+
+    def rows(scoring: ScoreOptions) -> tuple[pl.DataFrame, list[str]]:
+        with _opened(a, b, db, golden, replace(options, scoring=scoring)) as (work, opened):
+            work.load(opened)
+            return opened.session.frame("SELECT * FROM compared"), work.warnings
+
+    return with_or_without_copy(options.scoring, rows)
+
+
+@contextlib.contextmanager
+def _opened(
+    a: str, b: str, db: str | os.PathLike[str], golden: Golden | str | os.PathLike[str] | None, options: CompareOptions
+) -> Iterator[tuple[_Compare, Scoring]]:
     work = _Compare(options)
     with open_scoring(db, golden, [a, b], options.scoring, work.settle) as scoring:
         if not work.ids_mean_nothing(scoring):
-            return work.report(scoring)
+            yield work, scoring
+            return
         loaded = scoring.golden
     # Both runs are of one chunker and the labels of another. By ids nothing could be found: once more, by spans.
     work = _Compare(replace(options, match="span"), work.labels)
     with open_scoring(db, loaded, [a, b], options.scoring, work.settle) as scoring:
-        return work.report(scoring)
+        yield work, scoring
 
 
 class _Compare:
@@ -158,8 +181,7 @@ class _Compare:
         scored = aggregate_runs(scoring)
         if scored.bad_rows and not self.options.skip_bad_rows:
             raise BadRowsError([str(row) for row in scored.bad_rows], "--skip-bad-rows counts them as failed queries:")
-        differences = config_diff(config_of(self.run_a), config_of(self.run_b))
-        self._load(scoring, changed_parts(differences))
+        differences = self.load(scoring)
         per_query = self._per_query(scoring)
         query_ids, pairs = self._pairs(scoring)
         whole = self._comparison(scored.aggregates, pairs, per_query)
@@ -180,8 +202,10 @@ class _Compare:
         doubts = _doubts(scoring, report, len(query_ids))
         return replace(report, warnings=[*self.warnings, *scored.warnings, *scored.bad_row_warning(), *doubts])
 
-    def _load(self, scoring: Scoring, changed: Sequence[str]) -> None:
+    def load(self, scoring: Scoring) -> list[Difference]:
         """Hand the comparison itself to the session, then build everything that reads from it."""
+        differences = config_diff(config_of(self.run_a), config_of(self.run_b))
+        changed = changed_parts(differences)
         k_a, k_b = (eval_k(config_of(run)) for run in (self.run_a, self.run_b))
         cause = ", ".join(f"{part} changed" for part in changed) or None
         scoring.session.execute(
@@ -190,6 +214,7 @@ class _Compare:
             [self.run_a.run_id, self.run_b.run_id, k_a, k_b, cause],
         )
         scoring.session.need("compared")
+        return differences
 
     def _per_query(self, scoring: Scoring) -> list[QueryComparison]:
         rows = scoring.session.rows(

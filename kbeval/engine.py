@@ -112,6 +112,8 @@ class Session:
         connection.execute("SET preserve_insertion_order = false")
         # It would draw its own bar on standard output, in the middle of the data.
         connection.execute("SET enable_progress_bar = false")
+        # What a time means must not depend on where this runs.
+        connection.execute("SET TimeZone = 'UTC'")
         # Only what is handed in by name can be read: no variables of the calling program.
         connection.execute("SET python_enable_replacements = false")
         # Compressing takes time that small data does not repay, and saves far more of it once data spills to disk.

@@ -8,10 +8,8 @@ nothing else, they run in a read-only transaction, and the engine itself is shut
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
-import re
 import sqlite3
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from kbeval.comparisons import Comparisons
 from kbeval.configs import config_of, without_secrets
 from kbeval.engine import Session
 from kbeval.errors import UsageError
@@ -29,15 +28,17 @@ from kbeval.metrics import did_you_mean
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sources.stamps import Stamp, Times, Watch, times
 from kbeval.sqlfiles import read_sql
-from kbeval.statements import Known, Statement, query_error, read_statements
+from kbeval.statements import Statement, query_error, read_statements
 from kbeval.tables import Table, read_by, tables
-from kbeval.views import compare_macro
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
 BATCH_ROWS = 10_000
+BATCH_CHARACTERS = 20_000_000
+FEW_ROWS = 100
+_ZONED = "TIMESTAMP WITH TIME ZONE"
 
 
 @dataclass(frozen=True)
@@ -82,22 +83,23 @@ class Explorer:
         self._seen: Stamp | Times | None = None
         self._is_released = False
         self._outline: Outline | None = None
-        self._defined: set[str] = set()
+        self._comparisons = Comparisons(self.database, options)
 
     # The session and its snapshot are made when they are first needed, and anew when they are of no use any more.
 
     @property
     def scoring(self) -> Scoring:
         """The open session over all runs."""
-        if self._open is not None and self._is_released and self._fingerprint() != self._seen:
-            self.forget()
+        if self._open is not None and self._is_released:
+            self._open.source.__enter__()
+            self._is_released = False
+            # Only now, when the snapshot stands: what was written before it is in it.
+            if self._fingerprint() != self._seen:
+                self.forget()
         if self._open is None:
             self._seen = self._fingerprint()
             self._open = self._stack.enter_context(open_scoring(self.database, self._labels, None, self._options))
             prepare(self._open)
-        elif self._is_released:
-            self._open.source.__enter__()
-        self._is_released = False
         return self._open
 
     @property
@@ -108,7 +110,7 @@ class Explorer:
     def forget(self) -> None:
         """Drop everything that was made; the next question starts anew."""
         self._open, self._is_released = None, False
-        self._defined.clear()
+        self._comparisons.forget()
         self._stack.close()
 
     def release(self) -> None:
@@ -131,7 +133,7 @@ class Explorer:
 
     def statements(self, sql: str) -> list[Statement]:
         """The statements of a text; refused unless all of them only read."""
-        return read_statements(self.session.connection, sql, Known(tables(), self._macros))
+        return read_statements(self.session.connection, sql, tables())
 
     def one(self, sql: str) -> Statement:
         """The one statement of a text."""
@@ -143,38 +145,11 @@ class Explorer:
 
     def needs_labels(self, statement: Statement) -> bool:
         """Does it look at anything that is made from the golden file?"""
-        return any("golden_entries" in read_by(name) for name in self._reads(statement))
+        return bool(statement.compares) or any("golden_entries" in read_by(name) for name in statement.reads)
 
-    def _reads(self, statement: Statement) -> set[str]:
-        """The relations that it names, or a macro that it calls does."""
-        found = set(statement.reads)
-        for name in self._calls(statement):
-            found |= self._macros[name].reads
-        return found
-
-    def _calls(self, statement: Statement) -> list[str]:
-        """The macros that it calls, each after those that it calls itself."""
-        found: dict[str, None] = {}
-        for name in sorted(statement.macros):
-            found.update(dict.fromkeys([*self._calls(self._macros[name]), name]))
-        return list(found)
-
-    @functools.cached_property
-    def _macros(self) -> dict[str, Statement]:
-        """The table macros that there are, and what each of them selects."""
-        found: dict[str, Statement] = {}
-        connection = self.session.connection
-        for name, _, body in read_macros(connection):
-            (found[name],) = read_statements(connection, body, Known(tables(), found))
-        return found
-
-    def _define(self, statement: Statement) -> None:
-        """The engine takes a macro only when everything that it reads is there."""
-        session = self.session
-        for name, sql, _ in read_macros(session.connection):
-            if name in self._calls(statement) and name not in self._defined:
-                session.execute(sql)
-                self._defined.add(name)
+    def take_warnings(self) -> list[str]:
+        """What must be said beside the answers so far, each once."""
+        return self._comparisons.take_warnings()
 
     def _read_labels(self) -> None:
         if self._labels is None and self.golden is not None and not isinstance(self.golden, Golden):
@@ -198,9 +173,11 @@ class Explorer:
     @contextlib.contextmanager
     def asking(self, statement: Statement) -> Iterator[Session]:
         """A session in which the statement can be run, and nothing can be changed."""
-        self.make(*sorted(self._reads(statement)))
-        self._define(statement)
+        if statement.compares:
+            self._read_labels()
+        self.make(*sorted(statement.reads))
         session = self.session
+        self._comparisons.make(session, self._labels, statement.compares)
         session.execute("BEGIN TRANSACTION READ ONLY")
         is_lost = False
         try:
@@ -227,8 +204,10 @@ class Explorer:
             return
         with self.asking(statement) as session:
             cursor = session.execute(statement.sql)
-            columns = unique([str(column[0]) for column in cursor.description or ()])
-            yield Answer(columns, _batches(session, cursor))
+            described = [(str(column[0]), str(column[1])) for column in cursor.description or ()]
+            if any(_ZONED in kind for _, kind in described):
+                cursor = session.execute(_without_zones(session, statement.sql, [kind for _, kind in described]))
+            yield Answer(unique([name for name, _ in described]), _batches(session, cursor))
 
     @contextlib.contextmanager
     def arrow(self, statement: Statement) -> Iterator[pa.RecordBatchReader]:
@@ -290,21 +269,6 @@ def prepare(scoring: Scoring) -> None:
     )
 
 
-def table_macros() -> Sequence[str]:
-    """Statements that make table macros."""
-    return (compare_macro(),)
-
-
-_MACRO = re.compile(r"\s*CREATE\b.*?\bMACRO\s+(\w+)\s*\(.*?\)\s+AS\s+TABLE\s(.*?);?\s*", re.IGNORECASE | re.DOTALL)
-
-
-def read_macros(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str, str]]:
-    """Of each table macro its name, the statement that makes it, and what it selects."""
-    texts = [statement.query for text in table_macros() for statement in connection.extract_statements(text)]
-    matches = [(text, match) for text in texts if (match := _MACRO.fullmatch(text))]
-    return [(match[1].lower(), text, match[2]) for text, match in matches]
-
-
 def _shown_config(run: Any) -> str:  # noqa: ANN401  (a Run)
     """A run's configuration without its secrets, as JSON; nothing where it cannot be read."""
     config = config_of(run)
@@ -328,9 +292,35 @@ def unique(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _without_zones(session: Session, sql: str, kinds: Sequence[str]) -> str:
+    """The same rows, with times that have a time zone as text: Python has no such times without another library."""
+    # As the parser writes it: without comments, and without the ; at its end.
+    ((plain,),) = session.rows("SELECT json_deserialize_sql(json_serialize_sql($1))", [sql])
+    names = [f"c{place}" for place in range(len(kinds))]
+    columns = [
+        f"CAST({name} AS {kind.replace(_ZONED, 'VARCHAR')})" if _ZONED in kind else name
+        for name, kind in zip(names, kinds, strict=True)
+    ]
+    return f"SELECT {', '.join(columns)} FROM ({plain}) AS answer({', '.join(names)})"
+
+
 def _batches(session: Session, cursor: duckdb.DuckDBPyConnection) -> Iterator[list[tuple[Any, ...]]]:
-    while batch := session.waiting(lambda: cursor.fetchmany(BATCH_ROWS)):
+    while batch := session.waiting(lambda: _batch(cursor)):
         yield batch
+
+
+def _batch(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    """As many rows as a batch may have, and fewer where they are large."""
+    found: list[tuple[Any, ...]] = []
+    weight = 0
+    while len(found) < BATCH_ROWS and weight < BATCH_CHARACTERS:
+        rows = cursor.fetchmany(FEW_ROWS)
+        if not rows:
+            break
+        found += rows
+        # Its rows are much alike: one of them stands for all.
+        weight += len(repr(rows[-1])) * len(rows)
+    return found
 
 
 class Outline:

@@ -17,11 +17,12 @@ import duckdb
 
 from kbeval.engine import DEFAULT_MEMORY_LIMIT, Session, first_line
 from kbeval.errors import KbevalError, UsageError
-from kbeval.explore import BATCH_ROWS, Explorer, table_macros
+from kbeval.explore import BATCH_ROWS, Explorer
 from kbeval.files import is_same_file, umask
 from kbeval.scoring import ScoreOptions
 from kbeval.sqlfiles import read_sql
 from kbeval.tables import reads_of, tables
+from kbeval.views import compare_macro
 
 # Steps on the way that hold stored rows once more, or pieces that nobody asks for.
 _LEFT_OUT = frozenset(("parsed", "parsed_hits", "anchor_rows", "span_pieces", "span_sets", "shared_text"))
@@ -44,8 +45,7 @@ def export_duckdb(
         explorer.make(*names)
         for name in names:
             _copy(explorer.session, target, name)
-        for sql in table_macros():
-            target.execute(sql)
+        target.execute(compare_macro())
     return names
 
 
@@ -127,6 +127,22 @@ def _target(draft: Path, options: ScoreOptions) -> Iterator[duckdb.DuckDBPyConne
         raise KbevalError(msg) from error
 
 
+def _check_may_go(path: Path, replace: bool) -> None:
+    """A DuckDB file may be overwritten where that was asked for; anything else is somebody's."""
+    if not replace:
+        msg = f"{path} is there already; --replace overwrites it"
+        raise UsageError(msg)
+    if not path.is_file():
+        msg = f"{path} is no file; name one"
+        raise UsageError(msg)
+    with path.open("rb") as file:
+        head = file.read(12)
+    # After a checksum.
+    if head and head[8:] != b"DUCK":
+        msg = f"{path} is no DuckDB file, so --replace leaves it alone; name another, or delete it"
+        raise UsageError(msg)
+
+
 @contextlib.contextmanager
 def _draft_of(path: Path, replace: bool, never: Sequence[str | os.PathLike[str]]) -> Iterator[Path]:
     """A file to write, in a folder of its own beside the place that it takes in the end."""
@@ -138,11 +154,11 @@ def _draft_of(path: Path, replace: bool, never: Sequence[str | os.PathLike[str]]
         if path.is_dir():
             msg = f"{path} is a directory; name a file"
             raise UsageError(msg)
-        if path.exists() and not replace:
-            msg = f"{path} is there already; --replace overwrites it"
-            raise UsageError(msg)
-        if path.exists() and not path.is_file():
-            msg = f"{path} is no file; name one"
+        if path.exists():
+            _check_may_go(path, replace)
+        # DuckDB would take what is in there for the newest changes of our file.
+        if Path(f"{path}.wal").exists():
+            msg = f"{path}.wal is there: another program has the file open, or left it unfinished; close or delete it"
             raise UsageError(msg)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name[:50]}.") as folder:

@@ -11,6 +11,8 @@ from typing import BinaryIO
 
 from kbeval.errors import UsageError
 
+# The columnar copy of a database lies beside it.
+CACHE_ENDING = ".kbeval-cache"
 _LONGEST_NAME = 200
 # Not a folder name on one system or another.
 _FORBIDDEN = frozenset('/\\<>:"|?*')
@@ -78,11 +80,10 @@ def whole_file(path: Path, never: Sequence[str | os.PathLike[str]] = ()) -> Iter
 
 
 def is_same_file(path: Path, other: Path) -> bool:
-    """Is it that file, or one that SQLite keeps beside it, or in that folder?"""
-    if other.is_dir():
-        return other.resolve() in path.parents
-    names = {other.resolve(), *(Path(f"{other.resolve()}{end}") for end in ("-wal", "-shm", "-journal"))}
-    return path in names or (path.exists() and other.exists() and path.samefile(other))
+    """Is it that file, one that SQLite or kbeval keeps beside it, or inside it where it is a folder?"""
+    other = other.resolve()
+    names = {other, *(Path(f"{other}{end}") for end in ("-wal", "-shm", "-journal", CACHE_ENDING))}
+    return not names.isdisjoint((path, *path.parents)) or (path.exists() and other.exists() and path.samefile(other))
 
 
 def umask() -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -195,7 +196,7 @@ def history_of(runs: Sequence[Run], names: Sequence[str], options: HistoryOption
     chosen = _of_suite(entries, options.suite)
     groups = _grouped(chosen, options.by)
     series = []
-    for (suite, group), members in sorted(groups.items(), key=lambda item: (item[0][0], item[0][1] or "")):
+    for (suite, group), members in sorted(groups.items(), key=lambda item: (item[0][0], _natural(item[0][1] or ""))):
         kept = [one for one in members if start is None or (one.moment is not None and one.moment >= start)]
         kept = kept[-options.last :] if options.last is not None else kept
         if kept:
@@ -236,11 +237,6 @@ class _Entry:
         chunker = (self.config or {}).get("chunker_version")
         self.chunker = None if chunker in (None, "") else str(chunker)
 
-    @property
-    def order(self) -> tuple[bool, datetime | str, str, str]:
-        """Oldest first. A run without a date has no place in time, and stands before those that have one."""
-        return self.moment is not None, self.moment or "", self.run.created_at, self.run.run_id
-
     def field(self, name: str) -> Any:  # noqa: ANN401  (whatever JSON holds)
         if name in ("suite", "commit_hash"):
             return getattr(self.run, name)
@@ -250,8 +246,9 @@ class _Entry:
 def _of_suite(entries: Sequence[_Entry], suite: str | None) -> list[_Entry]:
     suites = sorted({entry.run.suite for entry in entries})
     if suite is None or suite in suites or not entries:
-        return sorted((one for one in entries if suite in (None, one.run.suite)), key=lambda one: one.order)
-    msg = f"there is no suite {cut(suite, 60)!r}; there is {_some(suites, 10)}"
+        return sorted((one for one in entries if suite in (None, one.run.suite)), key=lambda one: one.run.order())
+    hint = did_you_mean(suite, suites) or f"; there is {_some(suites, 10)}"
+    msg = f"there is no suite {cut(suite, 60)!r}{hint}"
     raise UsageError(msg)
 
 
@@ -373,6 +370,12 @@ def _notes(
             f"{CHUNK_IDS}: runs of different chunkers were matched by chunk id, so their numbers do not compare;"
             " 'kbeval score --all --match span' compares the text"
         )
+
+
+def _natural(text: str) -> list[tuple[bool, int, str]]:
+    """2 comes before 10, wherever in a name they stand."""
+    parts = re.findall(r"([0-9]{1,15})|([^0-9]+)", text)
+    return [(not number, int(number or 0), word) for number, word in parts]
 
 
 def _some(names: Sequence[str], most: int = 3) -> str:

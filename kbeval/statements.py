@@ -33,7 +33,9 @@ _TABLE_FUNCTIONS = _CATALOGUE | {"range", "generate_series", "unnest", "json_eac
 # Functions of a value that reach outside or change something; names of this form may come with any version.
 _FORBIDDEN_FUNCTIONS = re.compile(
     r"(read|write|copy|load|install|http|parquet|sqlite|query|json_execute)_.*|getenv|glob|query|nextval|setval|currval"
-    r"|.*_scan|which_secret|setseed"
+    r"|.*_scan|which_secret|setseed|current_setting"
+    # This one takes a statement as text, and looks into every file that it names.
+    r"|json_serialize_plan"
 )
 _EXPLAIN = re.compile(
     r"((?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*)EXPLAIN\b((?:\s+ANALYZE\b|\s*\(\s*(?:ANALYZE|FORMAT\s+\w+|\s|,)+\))?)(.*)",
@@ -44,27 +46,22 @@ _POSSIBLE = "only questions are possible here: SELECT, WITH, FROM, VALUES, DESCR
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement that only reads: its text, the relations that it names, and the macros that it calls."""
+    """One statement that only reads: its text, the relations that it names, and the pairs of runs that it compares."""
 
     sql: str
     reads: frozenset[str]
-    macros: frozenset[str] = frozenset()
+    compares: frozenset[tuple[str, str]] = frozenset()
     # Its answer is a drawing over several lines, not a table.
     is_plan: bool = False
     # It asks which tables there are; that is for the explorer to answer, who knows those not yet made.
     lists_tables: bool = False
 
 
-@dataclass(frozen=True)
-class Known:
-    """What a statement may name: relations, and table macros of our own."""
+def read_statements(connection: duckdb.DuckDBPyConnection, sql: str, known: Collection[str]) -> list[Statement]:
+    """The statements of a text, each checked; the first that does more than read is refused, and nothing is run.
 
-    relations: Collection[str]
-    macros: Collection[str] = ()
-
-
-def read_statements(connection: duckdb.DuckDBPyConnection, sql: str, known: Known) -> list[Statement]:
-    """The statements of a text, each checked; the first that does more than read is refused, and nothing is run."""
+    `known`: the relations that a statement may name.
+    """
     if "\0" in sql or any("\ud800" <= character <= "\udfff" for character in sql):
         msg = "the query holds a character that is none (null, or half of one); save it as UTF-8 text"
         raise UsageError(msg)
@@ -75,7 +72,7 @@ def read_statements(connection: duckdb.DuckDBPyConnection, sql: str, known: Know
     return [_checked(connection, statement, known) for statement in found]
 
 
-def _checked(connection: duckdb.DuckDBPyConnection, statement: Any, known: Known) -> Statement:  # noqa: ANN401  (the engine's)
+def _checked(connection: duckdb.DuckDBPyConnection, statement: Any, known: Collection[str]) -> Statement:  # noqa: ANN401  (the engine's)
     text = statement.query.strip()
     if statement.named_parameters:
         msg = f"the query has parameters ({', '.join(sorted(statement.named_parameters))}); write the values out"
@@ -92,7 +89,7 @@ def _checked(connection: duckdb.DuckDBPyConnection, statement: Any, known: Known
     return _Reading(known).statement(text, _tree(connection, text))
 
 
-def _explained(connection: duckdb.DuckDBPyConnection, text: str, known: Known) -> Statement:
+def _explained(connection: duckdb.DuckDBPyConnection, text: str, known: Collection[str]) -> Statement:
     """EXPLAIN runs what follows it when it says ANALYZE, so that must be a question too."""
     match = _EXPLAIN.fullmatch(text)
     inner = read_statements(connection, match[3], known) if match else []
@@ -100,7 +97,7 @@ def _explained(connection: duckdb.DuckDBPyConnection, text: str, known: Known) -
         msg = f"this form of EXPLAIN is not known; write EXPLAIN or EXPLAIN ANALYZE before a question: {_POSSIBLE}"
         raise UsageError(msg)
     (question,) = inner
-    return Statement(f"EXPLAIN{match[2]} {question.sql}", question.reads, question.macros, is_plan=True)
+    return Statement(f"EXPLAIN{match[2]} {question.sql}", question.reads, question.compares, is_plan=True)
 
 
 def _tree(connection: duckdb.DuckDBPyConnection, text: str) -> Any:  # noqa: ANN401  (what the parser found, as JSON)
@@ -119,19 +116,21 @@ def _tree(connection: duckdb.DuckDBPyConnection, text: str) -> Any:  # noqa: ANN
 class _Reading:
     """Walks over what the parser found, and notes what is read."""
 
-    def __init__(self, known: Known) -> None:
+    def __init__(self, known: Collection[str]) -> None:
         self._known = known
         self._reads: set[str] = set()
-        self._macros: set[str] = set()
+        self._compares: set[tuple[str, str]] = set()
         self._lists_tables = False
+        self._whole: Any = None
 
     def statement(self, text: str, tree: Mapping[str, Any]) -> Statement:
+        self._whole = tree["node"].get("from_table")
         try:
             self._walk(tree, frozenset())
         except RecursionError as error:
             msg = "this statement is nested too deeply; write it more simply"
             raise UsageError(msg) from error
-        return Statement(text, frozenset(self._reads), frozenset(self._macros), lists_tables=self._lists_tables)
+        return Statement(text, frozenset(self._reads), frozenset(self._compares), lists_tables=self._lists_tables)
 
     def _walk(self, part: Any, names: frozenset[str]) -> None:  # noqa: ANN401  (any JSON)
         """`names`: the tables that a WITH around this part defines."""
@@ -180,27 +179,31 @@ class _Reading:
             return  # DESCRIBE of a query, which is walked like any other
         name = _name(path[-1]) if path else ""
         if kind == "SHOW_REF" and name in ('"tables"', "__show_tables_expanded"):
+            # The explorer answers it, who cannot answer what is around it.
+            if part is not self._whole:
+                msg = "SHOW TABLES stands by itself: it cannot be part of another question"
+                raise UsageError(msg)
             self._lists_tables = True
         elif len(path) == 1 and (name in names or name in _CATALOGUE):
             pass
-        elif name in self._known.relations and [_name(step) for step in path[:-1]] in (
+        elif name in self._known and [_name(step) for step in path[:-1]] in (
             [],
             ["main"],
             ["memory", "main"],
         ):
             self._reads.add(name)
         else:
-            hint = did_you_mean(name, self._known.relations)
+            hint = did_you_mean(name, self._known)
             msg = f"there is no table {cut('.'.join(path), 80)!r}{hint or '; .tables or SHOW TABLES lists them all'}"
             raise UsageError(msg)
 
     def _call(self, function: Mapping[str, Any]) -> None:
         """A function that gives a table."""
         name = _name(function["function_name"])
-        if name in self._known.macros:
-            self._macros.add(name)
+        if name == "compare":
+            self._compares.add(_compared_runs(function))
         elif name not in _TABLE_FUNCTIONS:
-            possible = ", ".join(sorted((_TABLE_FUNCTIONS - _CATALOGUE) | set(self._known.macros)))
+            possible = ", ".join(sorted((_TABLE_FUNCTIONS - _CATALOGUE) | {"compare"}))
             why = "no files, no network, no settings"
             msg = f"the table function {cut(name, 80)!r} is refused: {why}; possible: {possible}"
             raise UsageError(msg)
@@ -211,6 +214,18 @@ class _Reading:
         if part["class"] in ("FUNCTION", "WINDOW") and _FORBIDDEN_FUNCTIONS.fullmatch(name):
             msg = f"the function {cut(name, 80)!r} is refused: no files, no network, no settings, no environment"
             raise UsageError(msg)
+
+
+def _compared_runs(function: Mapping[str, Any]) -> tuple[str, str]:
+    """The two names that `compare` is called with: it is known before anything runs which runs to read."""
+    given = [argument["expression"] for argument in function["arguments"] if not argument["name"]]
+    literals = [one["literal"] for one in given if one["class"] == "CONSTANT"]
+    texts = [literal["text"] for literal in literals if literal["kind"] == "STRING"]
+    if not len(texts) == len(function["arguments"]) == 2:
+        msg = "compare takes the names of two runs, written out: compare('latest~1', 'latest')"
+        raise UsageError(msg)
+    first, second = texts
+    return first, second
 
 
 def _definitions(part: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -227,8 +242,6 @@ def query_error(error: duckdb.Error) -> UsageError:
     """What the engine says about a query as one line: what, what there is instead, and where."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     what = re.sub(r"^[A-Z]\w+( \w+)? Error: ", "", lines[0]).rstrip("!.")
-    if "pytz" in what:
-        what = "a time with a time zone cannot be shown; make it text: CAST(… AS VARCHAR)"
     there = [line.strip() for line in lines[1:] if line.startswith("Candidate bindings: ")]
     what = "; ".join([what, *(f"there is {line.removeprefix('Candidate bindings: ')}" for line in there)])
     return UsageError(f"the query cannot be answered: {what}{_place(lines)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import unicodedata
 
 # Control characters could move the cursor or recolour a terminal; format characters could reorder a line.
@@ -24,9 +25,30 @@ def shown(text: str) -> str:
     return "".join(parts)
 
 
+def json_shown(text: str) -> str:
+    """For a terminal, and still the same JSON: what `shown` would hide is written as an escape."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        character
+        if character == "\n" or unicodedata.category(character) not in _HIDDEN
+        # As JSON itself does it: characters beyond the sixteen bits are two halves.
+        else json.dumps(character)[1:-1]
+        for character in text
+    )
+
+
 def cut(text: str, width: int) -> str:
     """At most `width` characters, with an ellipsis where something is missing."""
     return text if len(text) <= width else text[: max(0, width - 1)] + "…"
+
+
+def cut_inside(text: str, width: int) -> str:
+    """As `cut`, but what is missing is in the middle: names that begin alike often differ at their end."""
+    if len(text) <= width:
+        return text
+    start = (width - 1) // 2
+    return f"{text[:start]}…{text[len(text) - (width - 1 - start) :]}"
 
 
 def markdown(text: str) -> str:

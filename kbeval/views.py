@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from kbeval.configs import CAUSES, config_of, eval_k, settings_of
 from kbeval.model import number_parts, plain_number
+from kbeval.sources.sqlite import Run
 from kbeval.sqlfiles import read_sql, relations, without_comments
 
 if TYPE_CHECKING:
     from kbeval.engine import Loader, Session
-    from kbeval.sources.sqlite import Run
 
 # What there is beside the files of sql/views/: name, what it answers, and its columns.
 ABOUT = {
@@ -30,7 +30,7 @@ ABOUT = {
     ),
     "run_details": (
         "what a run's configuration and stored numbers say about themselves",
-        "run_id, k (how many hits it asked for), and of its stored numbers: definitions, labels (hashes), matching",
+        "run_id, place (1: the oldest run), k (how many hits it asked for), stored: definitions, labels, matching",
     ),
     "step_pairs": (
         "every run beside the run before it in its suite, one row a query of either",
@@ -68,8 +68,16 @@ def loaders(runs: Sequence[Run]) -> dict[str, Loader]:
         ),
         "run_details": _table(
             "run_details",
-            {"run_id": "VARCHAR", "k": "BIGINT", "definitions": "VARCHAR", "labels": "VARCHAR", "matching": "VARCHAR"},
-            lambda: [_details(run) for run in runs],
+            {
+                "run_id": "VARCHAR",
+                "place": "BIGINT",
+                "k": "BIGINT",
+                "definitions": "VARCHAR",
+                "labels": "VARCHAR",
+                "matching": "VARCHAR",
+            },
+            # Every spelling of a moment is one, which SQL would not know.
+            lambda: [_details(run, place) for place, run in enumerate(sorted(runs, key=Run.order), start=1)],
         ),
         "step_pairs": _load_step_pairs,
         "compare": macros,
@@ -155,6 +163,6 @@ def _count(value: Any) -> int | None:  # noqa: ANN401  (whatever is stored)
     return value if is_count else None
 
 
-def _details(run: Run) -> tuple[Any, ...]:
+def _details(run: Run, place: int) -> tuple[Any, ...]:
     made_with = (run.scored_with(what) for what in ("metrics", "golden", "matching"))
-    return run.run_id, eval_k(config_of(run)), *made_with
+    return run.run_id, place, eval_k(config_of(run)), *made_with

@@ -1,5 +1,6 @@
--- compare: the rows of `kbeval compare` for any two runs of a session. An unknown run gives none.
--- Hits are matched as the session says (`kbeval compare` goes by spans where the chunkers differ), and each run by itself.
+-- compare: the rows of `kbeval compare` for any two runs of an exported file, by their ids. An unknown run gives none.
+-- Hits are matched as the export says, and each run by itself. `kbeval sql` does not need it: there `compare` makes the
+-- comparison itself, by spans where the chunkers differ.
 -- columns: as in compared
 -- kind: macro
 -- example: SELECT query_id, kind, note FROM compare('2026-03-02-words', '2026-03-03-bm25') WHERE kind <> 'draw' ORDER BY query_id

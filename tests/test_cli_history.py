@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from matplotlib.image import imread
 
 from kbeval.cli import run
 from tests.test_cli import at_terminal, call, refused
@@ -411,6 +412,24 @@ def test_a_picture_of_runs_without_values_says_so(
     keeper.add("a", None)
     assert call(capsys, "history", "mrr", "--plot", "x.svg")[0] == 0
     assert "no value" in texts(tmp_path / "x.svg")
+
+
+def test_series_whose_names_begin_alike_can_be_told_apart(
+    keeper: Keeper, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """In the picture, where the legend must not leave it, and in the table."""
+    names = [f"provider/some-very-long-model-name-{number}" for number in range(18)]
+    for number, name in enumerate(names):
+        keeper.add(f"run-with-a-name-that-says-very-much-{number:02}", {"mrr": 0.5}, config={"llm": name})
+    code, out, _ = call(capsys, "history", "mrr", "--by", "llm", "--plot", "a.svg")
+    assert code == 0
+    rows = [line.split()[:2] for line in out.splitlines()[1:]]
+    assert len({group for group, _ in rows}) == len({run for _, run in rows}) == 18
+    svg = (tmp_path / "a.svg").read_text()
+    assert all(f"-model-name-{number}</text>" in svg for number in range(18))
+    call(capsys, "history", "mrr", "--by", "llm", "--plot", "a.png")
+    # A strip at the right edge is empty.
+    assert imread("a.png")[:, -12:, :3].min() == 1.0
 
 
 def test_what_cannot_be_told_apart_is_not_drawn(keeper: Keeper, capsys: pytest.CaptureFixture[str]) -> None:

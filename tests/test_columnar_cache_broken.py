@@ -23,7 +23,7 @@ from kbeval.errors import UsageError
 from kbeval.explore import open_explorer
 from kbeval.scoring import ScoreOptions
 from tests.caching import DIGESTS, NOTHING, RIGHT, ROWS, CachedWorkspace, row
-from tests.test_store import without_privileges
+from tests.workspace import without_privileges
 
 
 @pytest.fixture

@@ -195,7 +195,7 @@ def test_each_suite_is_a_series_of_its_own() -> None:
     assert found.series[0].points[1].values["mrr"].change == 0.1
     assert [found.label(series) for series in found.series] == ["nightly", "weekly"]
     assert [series.suite for series in history(runs, suite="weekly").series] == ["weekly"]
-    with pytest.raises(UsageError, match=r"there is no suite 'wekly'; there is nightly, weekly$"):
+    with pytest.raises(UsageError, match=r"there is no suite 'wekly'; did you mean 'weekly'\?$"):
         history(runs, suite="wekly")
 
 
@@ -245,6 +245,13 @@ def test_a_field_of_the_configuration_makes_series() -> None:
     weekly = a_run("f", {"mrr": 0.1}, suite="weekly", config={"retriever": {"name": "bm25"}})
     found = history([*runs, weekly], by="retriever.name")
     assert "weekly, bm25" in [found.label(series) for series in found.series]
+
+
+def test_series_are_in_the_order_that_a_person_expects() -> None:
+    names = ["v10", "v2", "v2-b", "v2-a", "", "x", 20, 3]
+    runs = [a_run(f"r{place}", {"mrr": 0.1}, config={"version": name}) for place, name in enumerate(names)]
+    groups = [series.group for series in history(runs, by="version").series]
+    assert groups == ["3", "20", "(none)", "v2", "v2-a", "v2-b", "v10", "x"]
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,12 @@ class Settings:
 
     def golden_if_any(self) -> str | None:
         """As `golden`, for those who can do without."""
-        return self.get("golden") or self._archived_golden()
+        found = self.get("golden") or self._archived_golden()
+        return None if found is None else str(found)
+
+    def read_files(self) -> list[str]:
+        """What is read, and so must never be written to: the database, the labels, the config file."""
+        return [str(path) for path in (self.db(), self.golden_if_any(), self.config.path) if path]
 
     def _archived_golden(self) -> str | None:
         if not (Path(self.db()) / "manifest.json").is_file():

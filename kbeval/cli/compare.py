@@ -92,7 +92,7 @@ def _write(found: CompareReport, report: str, settings: common.Settings, databas
 
     runs_dir = Path(settings.get("runs_dir") or _beside(database) / "runs")
     path = Path(report) if report != _BESIDE_DB else report_path(runs_dir, found.run_b)
-    write_whole(path, render_report_md(found), never=(database, settings.golden()))
+    write_whole(path, render_report_md(found), never=settings.read_files())
     common.note(f"wrote {path}")
 
 

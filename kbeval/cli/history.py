@@ -98,7 +98,5 @@ def _draw(found: History, plot: str, settings: common.Settings) -> None:
     if not found.series:
         common.note("nothing to draw")
         return
-    golden = settings.get("golden")
-    never = [settings.db(), *([str(golden)] if golden else [])]
-    write_whole(Path(plot), draw(found, plot), never=never)
+    write_whole(Path(plot), draw(found, plot), never=settings.read_files())
     common.note(f"wrote {plot}")

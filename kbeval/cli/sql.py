@@ -7,7 +7,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # About a screenful or two: at a terminal nobody reads more, and whoever wants more says so.
 SCREEN_ROWS = 100
+LONGEST_QUERY = 10_000_000
 _WITHOUT_LABELS = "no golden file is named, so there are no labels: name it with --golden FILE"
 
 
@@ -61,7 +62,7 @@ def sql_command(
     if query is not None and source is not None:
         msg = "give the query or a file with it (-f), not both"
         raise click.UsageError(msg, click.get_current_context())
-    target = Target.of(form, output, limit, never=[path for path in (database, golden) if path])
+    target = Target.of(form, output, limit, never=settings.read_files())
     text = _text(query, source)
     steps = Steps()
     options = settings.score_options(matching=flags["matching"], on_step=steps.step)
@@ -81,7 +82,8 @@ def _text(query: str | None, source: str | None) -> str | None:
     """What is asked; None where a person is to be asked for it."""
     if source is not None and source != "-":
         try:
-            return Path(source).read_text(encoding="utf-8-sig")
+            with Path(source).open(encoding="utf-8-sig") as file:
+                return _limited(file, source)
         except (OSError, UnicodeDecodeError, ValueError) as error:
             msg = f"{source} cannot be read: {getattr(error, 'strerror', None) or error}"
             raise UsageError(msg) from error
@@ -90,10 +92,19 @@ def _text(query: str | None, source: str | None) -> str | None:
     if query is None and source is None and sys.stdin is not None and sys.stdin.isatty():
         return None
     try:
-        return sys.stdin.read() if sys.stdin is not None else ""
+        return _limited(sys.stdin, "standard input") if sys.stdin is not None else ""
     except UnicodeDecodeError as error:
         msg = f"standard input is not text: {error}"
         raise UsageError(msg) from error
+
+
+def _limited(file: TextIO, name: str) -> str:
+    """A device may have no end, and a file may be the wrong one."""
+    text = file.read(LONGEST_QUERY + 1)
+    if len(text) > LONGEST_QUERY:
+        msg = f"{name} holds more than {LONGEST_QUERY:,} characters: that is no query"
+        raise UsageError(msg)
+    return text
 
 
 class Steps:
@@ -251,3 +262,5 @@ def run_text(explorer: Explorer, text: str, target: Target, steps: Steps) -> Non
         if number:
             click.echo()
         target.write(explorer, statement, steps)
+        for warning in explorer.take_warnings():
+            common.warn(warning)

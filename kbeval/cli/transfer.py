@@ -120,8 +120,7 @@ def export_duckdb_command(file: str, replace: bool, matching: str, **flags: Any)
     with common.Progress() as progress:
         options = settings.score_options(matching=matching, on_step=progress.step)
         with open_explorer(database, golden, options) as explorer:
-            never = [path for path in (database, golden) if path]
-            made = export_duckdb(explorer, Path(file), options=options, replace=replace, never=never)
+            made = export_duckdb(explorer, Path(file), options=options, replace=replace, never=settings.read_files())
     common.note(f"wrote {counted(len(made), 'table or view', 'tables and views')} to {file}")
     if golden is None:
         common.note("no golden file is named, so there are no labels in it: name it with --golden FILE")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from kbeval.columnar.parts import UNREADABLE, read_sealed, write_sealed
 from kbeval.errors import KbevalError
+from kbeval.files import CACHE_ENDING
 from kbeval.sources.files import real_path
 from kbeval.sources.stamps import Stamp
 
@@ -31,7 +32,7 @@ class Known:
 
 def cache_folder(database: Path) -> Path:
     """Where the copy of a database is kept."""
-    return Path(f"{real_path(database)}.kbeval-cache")
+    return Path(f"{real_path(database)}{CACHE_ENDING}")
 
 
 def require_own(folder: Path) -> None:

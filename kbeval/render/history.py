@@ -9,7 +9,7 @@ from kbeval.configs import Difference
 from kbeval.history import History, Point, Series
 from kbeval.model import Number
 from kbeval.render.table import Cell, Column, for_eyes
-from kbeval.text import cut, display_width, shown
+from kbeval.text import cut, cut_inside, display_width, shown
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 GAP = " "
@@ -24,8 +24,8 @@ def history_table(history: History, *, for_programs: bool = False) -> Table:
     by_field = history.by is not None and history.by != "suite"
     columns = [
         *([Column("suite", width=24)] if for_programs or history.has_suites else []),
-        *([Column("group", shown(history.by or ""), 30)] if by_field else []),
-        Column("run_id", "run", 36),
+        *([Column("group", shown(history.by or ""), 30, ends_matter=True)] if by_field else []),
+        Column("run_id", "run", 36, ends_matter=True),
         Column("created_at", "created", 25),
         *([Column("commit_hash")] if for_programs else []),
     ]
@@ -110,7 +110,7 @@ def spark_lines(history: History, width: int) -> Iterator[str]:
 
 
 def _title(history: History, series: Series, metric: str) -> str:
-    label = f"{cut(shown(history.label(series)), 30)}  " if len(history.series) > 1 else ""
+    label = f"{cut_inside(shown(history.label(series)), 30)}  " if len(history.series) > 1 else ""
     return f"{label}{shown(metric)}"
 
 

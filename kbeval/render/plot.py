@@ -19,7 +19,7 @@ from kbeval.errors import UsageError
 from kbeval.history import History, Point, Series
 from kbeval.history_names import Measured
 from kbeval.render.history import changed
-from kbeval.text import counted, cut, shown
+from kbeval.text import counted, cut, cut_inside, display_width, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,6 +39,9 @@ _INCHES_WIDE = 10.0
 _LEFT = 0.1
 _NOTE_HEIGHT = 0.2
 _LEGEND_COLUMNS = 4
+# In inches: what stands before a label, and a letter of one (some are wider, more are narrower).
+_LEGEND_LINE = 0.7
+_LEGEND_CHARACTER = 0.078
 _DPI = 120
 _STYLE: dict[str, Any] = {
     # It comes with matplotlib, so every machine draws the same; what shows an SVG without it has another one.
@@ -149,7 +152,9 @@ def _figure(history: History) -> Figure:
     panel = 3.2 if len(history.metrics) == 1 else 2.4
     levels = 0.12 * max((mark.level for mark in marks), default=0)
     between = 0.3 + levels
-    legend_rows = -(-len(history.series) // _LEGEND_COLUMNS) if len(history.series) > 1 else 0
+    labels = [_safe(cut_inside(shown(history.label(series)), 28)) for series in history.series]
+    legend_columns = _legend_columns(labels)
+    legend_rows = -(-len(labels) // legend_columns) if len(labels) > 1 else 0
     top = 0.55 + 0.24 * legend_rows + levels
     bottom = 0.75 + _NOTE_HEIGHT * len(notes)
     height = panel * len(history.metrics) + between * (len(history.metrics) - 1) + top + bottom
@@ -162,7 +167,7 @@ def _figure(history: History) -> Figure:
     what = ", ".join(metric.short for metric in history.metrics)
     figure.text(_LEFT, 1 - 0.3 / height, _safe(f"{what} over {counted(len(runs), 'run')}", 80), size=13, weight="bold")
     if legend_rows:
-        _legend(figure, history, panels[0], 1 - 0.38 / height)
+        _legend(figure, labels, panels[0], 1 - 0.38 / height, legend_columns)
     for row, text in enumerate(notes):
         where = (bottom - 0.75 - _NOTE_HEIGHT * (row + 0.25)) / height
         figure.text(_LEFT, where, text, size=8.5, color="#333333", va="center")
@@ -249,7 +254,8 @@ def _y_range(axes: Axes, values: Sequence[float]) -> None:
     edge = 0.04 * (high - low)
     low, high = low - edge, high + edge
     axes.set_ylim(low, high)
-    axes.yaxis.set_major_locator(MaxNLocator(5, integer=all(isinstance(value, int) for value in values)))
+    counts = all(isinstance(value, int) for value in values)
+    axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10], integer=counts))
     axes.ticklabel_format(axis="y", useOffset=False, style="plain")
 
 
@@ -278,21 +284,26 @@ def _dates(axes: Axes, runs: Sequence[Point]) -> None:
     axes.set_xlabel("run, oldest first (UTC)" if "%H" in finer else "run, oldest first")
 
 
-def _legend(figure: Figure, history: History, axes: Axes, top: float) -> None:
+def _legend_columns(labels: Sequence[str]) -> int:
+    """As many as fit beside each other."""
+    widest = _LEGEND_LINE + _LEGEND_CHARACTER * max(map(display_width, labels), default=0)
+    return max(1, min(_LEGEND_COLUMNS, len(labels), int(_INCHES_WIDE * (0.98 - _LEFT) / widest)))
+
+
+def _legend(figure: Figure, labels: Sequence[str], axes: Axes, top: float, columns: int) -> None:
     handles = [line for line in axes.get_lines() if str(line.get_label()).startswith("series ")]
-    labels = [f"series {place}" for place in range(len(history.series))]
     legend = figure.legend(
         handles,
-        labels,
+        [f"series {place}" for place in range(len(labels))],
         loc="upper left",
         bbox_to_anchor=(_LEFT - 0.007, top),
-        ncols=min(_LEGEND_COLUMNS, len(labels)),
+        ncols=columns,
         frameon=False,
         fontsize=9,
     )
     # Given afterwards: matplotlib would leave out a label that begins with _.
-    for text, series in zip(legend.get_texts(), history.series, strict=True):
-        text.set_text(_safe(history.label(series), 28))
+    for text, label in zip(legend.get_texts(), labels, strict=True):
+        text.set_text(label)
 
 
 def _marks(history: History, places: Mapping[str, int]) -> list[_Mark]:
@@ -309,7 +320,7 @@ def _marks(history: History, places: Mapping[str, int]) -> list[_Mark]:
     for count, (place, series, point) in enumerate(found, start=1):
         # The last ones are what people ask about.
         number = count - max(0, len(found) - _MOST_NOTES)
-        whose = f"{cut(history.label(series), 24)}: " if len(history.series) > 1 else ""
+        whose = f"{cut_inside(history.label(series), 28)}: " if len(history.series) > 1 else ""
         text = f"{cut(point.run_id, 36)}: {whose}{changed(point, 2)}"
         near = bool(marks) and marks[-1].number is not None and place - marks[-1].place < 0.02 * len(places)
         level = (marks[-1].level + 1) % 3 if near else 0

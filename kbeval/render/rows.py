@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from kbeval.render.table import FORMATS, Cell, Column, Paint, json_text, render
-from kbeval.text import shown
+from kbeval.text import json_shown, shown
 
 Rows = Iterable[Sequence[Sequence[Any]]]
 Write = Callable[[str], None]
@@ -142,6 +142,4 @@ def _number(value: decimal.Decimal) -> float | int | str:
 
 
 def _compact(value: Any) -> str:  # noqa: ANN401  (anything that JSON can hold)
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    # Half a character, or a line separator that is no line break in JSON.
-    return text if text.isprintable() else json.dumps(value, allow_nan=False)
+    return json_shown(json.dumps(value, ensure_ascii=False, allow_nan=False))

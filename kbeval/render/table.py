@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from kbeval.text import csv_cell, cut, display_width, markdown, shown
+from kbeval.text import csv_cell, cut, cut_inside, display_width, json_shown, markdown, shown
 
 FORMATS = ("table", "json", "csv", "md")
 Cell = str | float | int | bool | Decimal | None
@@ -20,12 +20,16 @@ Paint = Callable[[str, str], str]
 
 @dataclass(frozen=True)
 class Column:
-    """A column's name, how its head is shown to eyes, how wide text may get there, and on which side it stands."""
+    """A column's name, how its head is shown to eyes, how wide text may get there, and on which side it stands.
+
+    `ends_matter`: what is too long is cut in the middle.
+    """
 
     name: str
     head: str | None = None
     width: int = 40
     right: bool = False
+    ends_matter: bool = False
 
     @property
     def title(self) -> str:
@@ -46,12 +50,7 @@ def render(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], form: str,
 
 def json_text(value: Any) -> str:  # noqa: ANN401  (anything that JSON can hold)
     """JSON for programs that people also read. What JSON cannot say (NaN, half a character) does not stop it."""
-    text = json.dumps(_finite(value), ensure_ascii=False, indent=2, allow_nan=False)
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return json.dumps(_finite(value), indent=2, allow_nan=False)
-    return text
+    return json_shown(json.dumps(_finite(value), ensure_ascii=False, indent=2, allow_nan=False))
 
 
 def _finite(value: Any) -> Any:  # noqa: ANN401
@@ -82,7 +81,10 @@ def _for_programs(value: Cell) -> str:
 
 
 def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], paint: Paint) -> str:
-    cells = [[cut(for_eyes(value), column.width) for column, value in zip(columns, row, strict=True)] for row in rows]
+    cells = [
+        [(cut_inside if column.ends_matter else cut)(for_eyes(value), column.width) for column, value in one]
+        for one in (zip(columns, row, strict=True) for row in rows)
+    ]
     widths = [
         max([display_width(column.title), *(display_width(row[place]) for row in cells)])
         for place, column in enumerate(columns)

@@ -76,7 +76,7 @@ class ArchiveSource:
             )
             for row in stored
         ]
-        return sorted(found, key=lambda run: (run.created_at, run.run_id))
+        return sorted(found, key=Run.order)
 
     def _table(self, name: str) -> str:
         """A table, to select from."""

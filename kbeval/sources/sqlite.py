@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -24,6 +25,7 @@ from kbeval.errors import DatabaseError
 from kbeval.golden import Golden, unpacked
 from kbeval.locks import lock_holders
 from kbeval.model import AggregateMetrics
+from kbeval.moments import moment
 from kbeval.sources.files import check_is_database, database_uri, finish_interrupted_write
 from kbeval.text import counted
 
@@ -66,6 +68,11 @@ class Run:
     config_json: str
     aggregate_json: str
     rows: int
+
+    def order(self) -> tuple[bool, datetime | str, str, str]:
+        """Oldest first. A run without a date has no place in time, and stands before those that have one."""
+        made = moment(self.created_at)
+        return made is not None, made or "", self.created_at, self.run_id
 
     def aggregate(self) -> AggregateMetrics | None:
         """The stored numbers; None where the run has not been scored, or not by anything we can read."""
@@ -266,7 +273,7 @@ class SqliteSource:
         ]
         if self._cache is not None:
             self._cache.stored = {run.run_id: run.scored_with("rows") for run in runs}
-        return sorted(runs, key=lambda run: (run.created_at, run.run_id))
+        return sorted(runs, key=Run.order)
 
     def _run_columns(self) -> str:
         commit = "commit_hash" if "commit_hash" in self.columns["eval_runs"] else "NULL"

@@ -4,11 +4,13 @@
 -- kind: view
 -- example: SELECT suite, run_no, run_id, created_at FROM run_order ORDER BY suite, run_no
 SELECT
-    run_id,
-    suite,
-    created_at,
-    ROW_NUMBER() OVER (PARTITION BY suite ORDER BY created_at, run_id) AS run_no,
-    LAG(run_id) OVER (PARTITION BY suite ORDER BY created_at, run_id)  AS previous_run_id,
-    chunker_version,
-    chunker_version <> LAG(chunker_version) OVER (PARTITION BY suite ORDER BY created_at, run_id) AS chunker_changed
-FROM runs
+    r.run_id,
+    r.suite,
+    r.created_at,
+    ROW_NUMBER() OVER before   AS run_no,
+    LAG(r.run_id) OVER before  AS previous_run_id,
+    r.chunker_version,
+    r.chunker_version <> LAG(r.chunker_version) OVER before AS chunker_changed
+FROM runs AS r
+JOIN run_details AS d ON d.run_id = r.run_id
+WINDOW before AS (PARTITION BY r.suite ORDER BY d.place)
