@@ -113,7 +113,7 @@ def stopped(arguments: list[str], number: int, how: str) -> subprocess.Completed
 def test_killed_between_any_two_steps_of_an_update_the_archive_is_whole(
     workspace: Workspace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A run changed, one is new, and the facts of the archive were made by another version."""
+    """Readers see the old state or the new one, never anything between."""
     workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
     workspace.add_run("a", {"q": {"hits_top_k": hits("c")}})
     folder = tmp_path / "history"
