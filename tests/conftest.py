@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.archives import fill
 from tests.workspace import Workspace
 
 # The same examples each time, so that a red build is about the change; `thorough` looks for new ones.
@@ -31,3 +32,15 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
     return Workspace(tmp_path)
+
+
+@pytest.fixture
+def stored(workspace: Workspace) -> Workspace:
+    """Two runs, labels, and a knowledge base."""
+    return fill(workspace)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where an archive goes."""
+    return tmp_path / "history"

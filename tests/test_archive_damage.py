@@ -17,7 +17,6 @@ from tests.archives import (
     archive,
     assert_same_numbers,
     contents,
-    fill,
     manifest,
     refused,
     rewrite_manifest,
@@ -26,16 +25,6 @@ from tests.archives import (
     table,
 )
 from tests.workspace import Workspace
-
-
-@pytest.fixture
-def stored(workspace: Workspace) -> Workspace:
-    return fill(workspace)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "history"
 
 
 def broken(path: Path, how: str) -> None:

@@ -25,7 +25,6 @@ from tests.archives import (
     archive,
     assert_same_numbers,
     contents,
-    fill,
     manifest,
     numbers,
     refused,
@@ -35,17 +34,6 @@ from tests.archives import (
     table,
 )
 from tests.workspace import Workspace, hits, without_privileges
-
-
-@pytest.fixture
-def stored(workspace: Workspace) -> Workspace:
-    return fill(workspace)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "history"
-
 
 # --- what is in it ----------------------------------------------------------------------------------
 
