@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from kbeval.aggregates import score_runs
 from kbeval.cli import run
 from kbeval.columnar.archiving import Archived, archive_runs
+from kbeval.columnar.parts import MANIFEST, read_sealed, write_sealed
 from kbeval.golden import load_golden
 from kbeval.scoring import ScoreOptions
 from tests.workspace import Workspace, answer, hits
@@ -70,6 +71,18 @@ def manifest(archive: Path) -> dict[str, Any]:
 
 def rewrite_manifest(archive: Path, **changes: Any) -> None:
     (archive / "manifest.json").write_text(json.dumps({**manifest(archive), **changes}), encoding="utf-8")
+
+
+def rewrite_parts(archive: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Change what each run's list of files says, and every checksum with it."""
+    runs = manifest(archive)["runs"]
+    for place in runs.values():
+        part = archive / "runs" / place["name"] / MANIFEST
+        found = read_sealed(part)
+        change(found)
+        write_sealed(part, found)
+        place["sha256"] = hashlib.sha256(part.read_bytes()).hexdigest()
+    rewrite_manifest(archive, runs=runs)
 
 
 def run_folder(archive: Path, run_id: str) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import sqlite3
@@ -20,12 +19,11 @@ from kbeval.aggregates import score_runs
 from kbeval.cli import run
 from kbeval.cli.prompt import FIRST
 from kbeval.columnar.archiving import archive_runs
-from kbeval.columnar.parts import definitions
 from kbeval.explore import open_explorer
 from kbeval.golden import load_golden
 from kbeval.scoring import ScoreOptions
 from kbeval.tables import tables
-from tests.archives import FIXTURES, Pair, contents, said
+from tests.archives import FIXTURES, Pair, contents, rewrite_parts, said
 from tests.workspace import without_privileges
 
 WORDS, BM25, RECHUNKED, NEW = "2026-03-02-words", "2026-03-03-bm25", "2026-03-04-rechunked", "2026-03-05-new"
@@ -351,14 +349,7 @@ def exported(file: Path) -> dict[str, list[Any]]:
 
 def test_rows_are_parsed_where_an_older_version_archived_them(own: Pair, capfd: pytest.CaptureFixture[str]) -> None:
     """Its facts mean something else, its rows are rows."""
-    parts = sorted(own.archive.glob("runs/*/part.json"))
-    found = json.loads((own.archive / "manifest.json").read_text())
-    for part in parts:
-        part.write_text(part.read_text().replace(definitions(), "another"))
-        for place in found["runs"].values():
-            if place["name"] == part.parent.name:
-                place["sha256"] = hashlib.sha256(part.read_bytes()).hexdigest()
-    (own.archive / "manifest.json").write_text(json.dumps(found))
+    rewrite_parts(own.archive, lambda part: part.update(definitions="another"))
     steps: list[str] = []
     assert own.golden is not None
     score_runs(own.archive, own.golden, options=ScoreOptions(on_step=steps.append))
