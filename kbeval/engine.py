@@ -20,7 +20,7 @@ import duckdb
 
 from kbeval.errors import KbevalError, UsageError
 from kbeval.spilling import SpillFolder
-from kbeval.sqlfiles import Relation, read_sql, relations
+from kbeval.sqlfiles import Relation, called_macros, macros, relations
 
 if TYPE_CHECKING:
     import polars as pl
@@ -70,7 +70,8 @@ class Session:
         self._copies: dict[str, Copied] = {}
         self._on_step = on_step
         self._built: set[str] = set()
-        self._read_once: frozenset[str] = frozenset()
+        self._read_once: set[str] = set()
+        self._macros: set[str] = set()
         self._spill = SpillFolder()
         try:
             self.connection = self._connect(threads, memory_limit or DEFAULT_MEMORY_LIMIT, expected_bytes, reach)
@@ -128,7 +129,6 @@ class Session:
         # From here on no statement can read or write any other file, reach the network or undo this.
         connection.execute("SET enable_external_access = false")
         connection.execute("SET lock_configuration = true")
-        connection.execute(read_sql("macros.sql"))
 
     def add_loaders(self, loaders: Mapping[str, Loader]) -> None:
         """Say how stored tables get into the session when they are first needed."""
@@ -140,7 +140,7 @@ class Session:
 
     def read_once(self, *names: str) -> None:
         """Say which relations are read a single time, and need not be kept for a second one."""
-        self._read_once |= set(names)
+        self._read_once.update(names)
 
     def kind_of(self, name: str, kind: str) -> str:
         """Is a relation made as the `kind` that its file says, or only a view?"""
@@ -239,7 +239,15 @@ class Session:
 
     def execute(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
         """Run one statement. Ctrl-C stops it, and want of memory says what to do."""
+        self.define_macros(sql)
         return self.waiting(lambda: self.connection.execute(sql, parameters))
+
+    def define_macros(self, sql: str) -> None:
+        """Make the helpers that a statement calls. Most sessions need few of them, or none."""
+        for name in called_macros(sql):
+            if name not in self._macros:
+                self._macros.add(name)
+                self.connection.execute(f"CREATE OR REPLACE{macros()[name].removeprefix('CREATE')}")
 
     def waiting(self, task: Callable[[], Result]) -> Result:
         """Something that keeps the engine busy. Ctrl-C stops it, and want of memory says what to do."""
@@ -251,10 +259,12 @@ class Session:
 
     def rows(self, sql: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
         """All rows of a query; for results that are small by nature."""
+        self.define_macros(sql)
         return self.waiting(lambda: self.connection.execute(sql, parameters).fetchall())
 
     def frame(self, sql: str, parameters: list[Any] | None = None) -> pl.DataFrame:
         """A query's result as a Polars frame."""
+        self.define_macros(sql)
         frame: pl.DataFrame = self.waiting(lambda: self.connection.sql(sql, params=parameters).pl())
         return frame
 

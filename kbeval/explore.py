@@ -178,6 +178,7 @@ class Explorer:
         self.make(*sorted(statement.reads))
         session = self.session
         self._comparisons.make(session, self._labels, statement.compares)
+        session.define_macros(statement.sql)
         session.execute("BEGIN TRANSACTION READ ONLY")
         is_lost = False
         try:

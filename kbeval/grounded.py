@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from kbeval.aggregates import MISSING_TRACES, gap_warnings, numbers_of, run_totals
+from kbeval.engine import Session
 from kbeval.errors import UsageError
-from kbeval.golden import Golden, load_golden
+from kbeval.golden import load_golden
 from kbeval.golden.quick import read_quickly
 from kbeval.metrics import did_you_mean
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
-from kbeval.sources.traces import RUN_ID, read_facts
+from kbeval.sources.traces import RUN_ID, is_right, open_trace
 
 # What each gate is about, and whether it is a least or a most.
 GATES = {
@@ -79,13 +80,28 @@ Numbers = tuple[dict[str, Any], list[str]]
 def _read_quickly(gold: Path, trace: Path, options: ScoreOptions) -> Numbers | None:
     """Where the trace is as it should be, the engine reads it itself; None where something in it is odd."""
     with options.session(trace, [gold, trace]) as session:
-        with session.meanwhile(lambda: read_facts(session, trace)) as traced:
-            golden: Golden | None = read_quickly(session.beside(), gold)
-            if golden is None:
-                golden = load_golden(gold)
-                golden.prepare()
-        source = traced()
-        return None if source is None else _numbers(Scoring(session, source, golden, [source.run], options))
+        return session.waiting(lambda: _score_quickly(session, gold, trace, options))
+
+
+def _score_quickly(session: Session, gold: Path, trace: Path, options: ScoreOptions) -> Numbers | None:
+    """Most steps keep one processor busy, so two of them go on at a time."""
+    beside = session.beside()
+    with session.meanwhile(lambda: open_trace(session, trace)) as opened:
+        golden = read_quickly(beside, gold) or load_golden(gold)
+        golden.prepare()
+        beside.add_loaders({"golden_entries": golden.loader()})
+        beside.need("claim_rules")
+    source = opened()
+    if source is None:
+        return None
+    session.add_loaders(source.loaders())
+    # Nobody reads all of them, and what is read is quickly found again.
+    session.read_once("queries", "answered", "query_scores")
+    scoring = Scoring(session, source, golden, [source.run], options)
+    session.need("results")
+    with session.meanwhile(lambda: is_right(session)) as checked:
+        beside.need("wanted_chunks", "missing_queries")
+    return _numbers(scoring) if checked() else None
 
 
 def _read_exactly(gold: str, trace: Path, options: ScoreOptions) -> Numbers:
@@ -105,13 +121,13 @@ def _read_exactly(gold: str, trace: Path, options: ScoreOptions) -> Numbers:
 
 
 def _numbers(scoring: Scoring) -> Numbers:
-    session = scoring.session
-    session.read_once("answered", "query_scores")
     scoring.build_query_scores()
     (run,) = scoring.runs
     totals = next((found for _, _, found in run_totals(scoring)), {})
     numbers, _ = numbers_of(scoring, totals, run)
-    ((rows, missing),) = session.rows("SELECT (SELECT COUNT(*) FROM results), (SELECT COUNT(*) FROM missing_queries)")
+    ((rows, missing),) = scoring.session.rows(
+        "SELECT (SELECT COUNT(*) FROM results), (SELECT COUNT(*) FROM missing_queries)"
+    )
     unknown = rows - (len(scoring.golden) - missing)
     gaps = gap_warnings(run.run_id, scoring.golden, rows, unknown, MISSING_TRACES)
     return numbers, [*scoring.golden.warnings, *gaps]

@@ -92,6 +92,26 @@ def relations() -> Mapping[str, Relation]:
     return _Relations()
 
 
+@functools.cache
+def macros() -> dict[str, str]:
+    """The statements that make the helpers of `macros.sql`, by the name of each."""
+    statements = re.split(r"^(?=CREATE MACRO )", without_comments(read_sql("macros.sql")), flags=re.MULTILINE)
+    return {statement.split("(")[0].split()[-1]: statement for statement in statements[1:]}
+
+
+@functools.cache
+def _macro_calls() -> re.Pattern[str]:
+    return re.compile(rf"\b({'|'.join(macros())})\(")
+
+
+def called_macros(sql: str) -> Iterator[str]:
+    """The helpers that a statement needs, each after those that it needs itself."""
+    for name in dict.fromkeys(_macro_calls().findall(sql)):
+        body = macros()[name].partition(" AS")[2]
+        yield from called_macros(body)
+        yield name
+
+
 def road() -> dict[str, str]:
     """Everything between the stored rows and the numbers, by file: what a number's meaning depends on."""
     paths = [sql_folder() / "macros.sql"]

@@ -20,7 +20,8 @@ CREATE MACRO json_rank(j) AS
 -- An id that was an object or a list in the JSON arrives as its text. A number is a fine id, and so is "[12]".
 CREATE MACRO is_json_container(t) AS left(t, 2) IN ('{"', '["', '[[', '[{', '{}', '[]') AND json_valid(t);
 
--- How many different values a list holds. Most lists hold one, and need no counting.
+-- The different values of a list, and how many they are. Most lists hold one, and need no looking.
+CREATE MACRO different(l)   AS CASE WHEN len(l) < 2 THEN l ELSE list_distinct(l) END;
 CREATE MACRO n_different(l) AS CASE WHEN len(l) < 2 THEN len(l) ELSE COALESCE(list_unique(l), 0) END;
 
 -- What a stored row is known by: another value for any other text in it.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import os
@@ -82,7 +83,12 @@ def main(arguments: list[str] | None = None) -> None:
         # What a terminal or a file of another encoding cannot show is escaped, and stops nothing.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    code = run(sys.argv[1:] if arguments is None else arguments)
+    # All is written and closed. Taking the interpreter apart piece by piece would only take time.
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+    os._exit(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Fields that are lists of text, and the column of `gold_items` that each is read into.
 _LISTS = {"expected_chunk_ids": "chunks", "gold_claim_substr": "claims", "constraints": "constraints"}
+# The fields that such files mostly have, and no others.
+_ORDINARY = ("qid", "question", "answerable", "gold_claim_substr", "gold_citations")
 _FIELDS = {"id", "query", "answerable", *_LISTS}
 
 
@@ -65,37 +67,37 @@ class QuickGolden(Golden):
 
 def read_quickly(session: Session, path: Path) -> QuickGolden | None:
     """Read a gold file into a session; None where something in it is odd, and `load_golden` must read it."""
-    if path.suffix.lower() not in (".jsonl", ".ndjson"):
+    if path.suffix.lower() not in (".jsonl", ".ndjson") or not show_lines(session, path, "gold_lines"):
         return None
-    if not show_lines(session, path, "gold_lines") or not opens(session, "gold_items"):
+    shapes = _shapes(session)
+    if not shapes or not all(_is_plain(*shape) for shape in shapes) or _is_odd(session):
         return None
-    counts = ", ".join(f"COUNT({column})" for column in ("answerable", *_LISTS.values()))
-    shapes = session.rows(f"SELECT names, COUNT(*), {counts} FROM gold_items GROUP BY ALL")
-    if not all(_is_plain(*shape) for shape in shapes) or _is_odd(session):
-        return None
-    if _is_doubtful(session) and not all_are(session, "gold_lines", _is_right):
+    ((has_empty, is_doubtful),) = session.rows(
+        f"SELECT BOOL_OR(t IS NULL OR t = ''), BOOL_OR({maybe_no_text('t')}) FROM ({_in_lists()})"
+    )
+    is_doubtful = is_doubtful or any(has_any(session, "gold_items", maybe_no_text(name)) for name in ("id", "query"))
+    if has_empty or (is_doubtful and not all_are(session, "gold_lines", _is_right)):
         return None
     fields = {SPELLINGS.get(name, name) for names, *_ in shapes for name in names}
-    found = QuickGolden(path, sum(items for _, items, *_ in shapes), fields)
-    session.add_loaders({"golden_entries": found.loader()})
-    session.need("queries", "expected_chunks", "claim_rules")
-    return found
+    return QuickGolden(path, sum(items for _, items, *_ in shapes), fields)
+
+
+def _shapes(session: Session) -> list[tuple[Any, ...]]:
+    """Open the lines: which fields do they have, and how many of each were read? Nothing where that does not work."""
+    counts = ", ".join(f"COUNT({column})" for column in ("*", "answerable", *_LISTS.values()))
+    if opens(session, "gold_items") and not has_any(session, "gold_items", "has_more"):
+        return session.rows(f"SELECT $1, {counts} FROM gold_items", [list(_ORDINARY)])
+    session.execute("DROP TABLE IF EXISTS gold_items")
+    if not opens(session, "gold_items", "gold_items_of_any_shape"):
+        return []
+    return session.rows(f"SELECT names, {counts} FROM gold_items GROUP BY ALL")
 
 
 def _is_odd(session: Session) -> bool:
     """Is anything empty that must not be, or there twice, or is there nothing at all?"""
     ((items, questions),) = session.rows("SELECT COUNT(*), COUNT(DISTINCT id) FROM gold_items")
-    return (
-        not 0 < items == questions
-        or has_any(session, "gold_items", "has_nul OR COALESCE(id, '') = '' OR COALESCE(query, '') = ''")
-        or has_any(session, f"({_in_lists()})", "t IS NULL OR t = ''")
-    )
-
-
-def _is_doubtful(session: Session) -> bool:
-    """May anything have been a number, a truth value, a list or an object, and not text?"""
-    texts = f"SELECT id AS t FROM gold_items UNION ALL SELECT query FROM gold_items UNION ALL {_in_lists()}"
-    return has_any(session, f"({texts})", maybe_no_text("t"))
+    empty = "has_nul OR COALESCE(id, '') = '' OR COALESCE(query, '') = ''"
+    return not 0 < items == questions or has_any(session, "gold_items", empty)
 
 
 def _in_lists() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -26,7 +25,8 @@ if TYPE_CHECKING:
 
 RUN_ID = "trace"
 # The facts that sql/traces/ makes in place of sql/facts/.
-FACTS = ("results", "trace_hits", "hits", "cited_places", "answers", "bad_rows")
+FACTS = ("runs", "results", "trace_hits", "hits", "cited_places", "answers", "bad_rows")
+_MADE_FROM = {"hits": "trace_hits"}
 _IDS = ("trace_hits", "cited_places")
 # What a trace has no knowledge base for.
 _NO_KNOWLEDGE = {
@@ -40,10 +40,9 @@ class TraceSource:
 
     rows_are_unique = True
 
-    def __init__(self, path: Path) -> None:
-        moment = datetime.fromtimestamp(path.stat().st_mtime, tz=UTC).isoformat()
-        config = ImportedRun(RUN_ID, "grounded", "grounded", {}, (), moment).config_json
-        self.run = Run(RUN_ID, "grounded", moment, None, config, "", 0)
+    def __init__(self) -> None:
+        config = ImportedRun(RUN_ID, "grounded", "grounded", {}, (), "").config_json
+        self.run = Run(RUN_ID, "grounded", "", None, config, "", 0)
 
     def __enter__(self) -> Self:
         return self
@@ -62,16 +61,9 @@ class TraceSource:
         return None
 
     def loaders(self) -> dict[str, Loader]:
-        """How the session gets the run, and the tables that there are not."""
+        """How the session gets the facts, and the tables that there are not."""
         found: dict[str, Loader] = {name: _empty(name, columns) for name, columns in _NO_KNOWLEDGE.items()}
-        return {**found, "stored_runs": self._load_run, **dict.fromkeys(FACTS, _is_there)}
-
-    def _load_run(self, session: Session) -> None:
-        session.execute(
-            "CREATE TABLE stored_runs AS SELECT $1 AS run_id, $2 AS suite, $3 AS config_snapshot_json,"
-            " '' AS aggregate_json, $4 AS created_at, '' AS commit_hash",
-            [self.run.run_id, self.run.suite, self.run.config_json, self.run.created_at],
-        )
+        return {**found, **{name: _fact(name) for name in FACTS}}
 
 
 def _empty(name: str, columns: Sequence[str]) -> Loader:
@@ -83,44 +75,37 @@ def _empty(name: str, columns: Sequence[str]) -> Loader:
     return load
 
 
-def _is_there(session: Session) -> None:
-    """It was made when the trace was read."""
-
-
-def read_facts(session: Session, path: Path) -> TraceSource | None:
-    """Read a trace file into a session; None where something in it is odd, and it must be read line by line."""
-    if not _opens(session, path):
-        return None
-    for name in FACTS:
+def _fact(name: str) -> Loader:
+    def load(session: Session) -> None:
+        if name in _MADE_FROM:
+            session.need(_MADE_FROM[name])
         build(session, name)
-    if _is_odd(session) or (_is_doubtful(session) and not all_are(session, "trace_lines", _is_right)):
-        return None
-    source = TraceSource(path)
-    session.add_loaders(source.loaders())
-    return source
+
+    return load
 
 
-def _opens(session: Session, path: Path) -> bool:
+def open_trace(session: Session, path: Path) -> TraceSource | None:
+    """Read a trace file into a session; None where something in it is odd, and it must be read line by line."""
     session.execute(read_sql("traces/macros.sql"))
-    return show_lines(session, path, "trace_lines") and (
-        opens(session, "traces") or opens(session, "traces", "traces_with_gaps")
-    )
-
-
-def _is_odd(session: Session) -> bool:
-    """Is anything empty that must not be, or there twice, or is there nothing at all?"""
+    if not show_lines(session, path, "trace_lines"):
+        return None
+    if not opens(session, "traces") and not opens(session, "traces", "traces_with_gaps"):
+        return None
     ((traces, questions),) = session.rows("SELECT COUNT(*), COUNT(DISTINCT query_id) FROM traces")
-    return (
-        not 0 < traces == questions
-        or has_any(session, "traces", "COALESCE(is_odd, true) OR COALESCE(query_id, '') = ''")
-        or any(has_any(session, relation, "chunk_id IS NULL OR chunk_id = ''") for relation in _IDS)
-    )
+    odd = "COALESCE(is_odd, true) OR COALESCE(query_id, '') = ''"
+    return TraceSource() if 0 < traces == questions and not has_any(session, "traces", odd) else None
 
 
-def _is_doubtful(session: Session) -> bool:
-    """May anything have been a number, a truth value, a list or an object, and not text?"""
+def is_right(session: Session) -> bool:
+    """Is all that was read what it should be? Where it is not, the trace must be read line by line."""
+    session.need(*_IDS)
+    if any(has_any(session, ids, "chunk_id IS NULL OR chunk_id = ''") for ids in _IDS):
+        return False
     texts = f"{maybe_no_text('query_id')} OR {maybe_no_text('claim')}"
-    return has_any(session, "traces", texts) or any(has_any(session, ids, maybe_no_text("chunk_id")) for ids in _IDS)
+    is_doubtful = has_any(session, "traces", texts) or any(
+        has_any(session, ids, maybe_no_text("chunk_id")) for ids in _IDS
+    )
+    return not is_doubtful or all_are(session, "trace_lines", _is_right)
 
 
 def _is_right(trace: dict[str, Any]) -> bool:

@@ -1,7 +1,7 @@
 -- expected_docs: the documents that answer a golden query, each once.
 -- columns: query_id, doc_id
 -- kind: table
-SELECT DISTINCT
-    e.id                       AS query_id,
-    UNNEST(e.expected_doc_ids) AS doc_id
+SELECT
+    e.id                                  AS query_id,
+    UNNEST(different(e.expected_doc_ids)) AS doc_id
 FROM golden_entries

@@ -1,26 +1,28 @@
--- gold_items: every line of a gold file, opened once; as with traces, what came out is looked at before it is used.
--- columns: id, query, answerable, chunks, claims, constraints (null where the line does not say),
---          names (the fields of the line), has_nul (it holds a character that no text should)
+-- gold_items: every line of a gold file, opened once.
+-- columns: id, query, answerable (null: it is neither true nor false), chunks, claims, constraints (none here), has_more
+--          (other fields than these), has_nul (it holds a character that no text should)
 -- kind: table
+--
+-- As with traces: this fails where a field is missing, written twice, or not of its shape; and what came out is looked
+-- at before it is used.
 SELECT
-    COALESCE(g.id, g.qid)                            AS id,
-    COALESCE(g.query, g.question)                    AS query,
+    g.qid                    AS id,
+    g.question               AS query,
     CASE CAST(g.answerable AS VARCHAR) WHEN 'true' THEN true WHEN 'false' THEN false END AS answerable,
-    COALESCE(g.expected_chunk_ids, g.gold_citations) AS chunks,
-    g.gold_claim_substr                              AS claims,
-    g.constraints                                    AS constraints,
-    json_keys(line)                                  AS names,
-    contains(line, '\u0000')                         AS has_nul
+    g.gold_citations         AS chunks,
+    g.gold_claim_substr      AS claims,
+    CAST(NULL AS VARCHAR[])  AS constraints,
+    len(json_keys(line)) > 5 AS has_more,
+    contains(line, '\u0000') AS has_nul
 FROM (
     SELECT
         line,
-        from_json(line, '{
-            "id": "VARCHAR", "qid": "VARCHAR",
-            "query": "VARCHAR", "question": "VARCHAR",
+        from_json_strict(line, '{
+            "qid": "VARCHAR",
+            "question": "VARCHAR",
             "answerable": "JSON",
-            "expected_chunk_ids": ["VARCHAR"], "gold_citations": ["VARCHAR"],
-            "gold_claim_substr": ["VARCHAR"],
-            "constraints": ["VARCHAR"]
+            "gold_citations": ["VARCHAR"],
+            "gold_claim_substr": ["VARCHAR"]
         }') AS g
     FROM gold_lines
 )
