@@ -219,6 +219,7 @@ class Session:
         """Do something with the session in the background. What is given waits for its end, and for what came of it."""
         work = _Work(task)
         try:
+            work.start()
             yield lambda: work.result(self.connection)
         except BaseException:
             work.stop(self.connection)
@@ -293,9 +294,19 @@ class _Work(Generic[Result]):
         self._failure: BaseException | None = None
         # Waiting for an event, not for the thread: an interrupted join() forgets that the thread lives.
         self._done = threading.Event()
+        self._lock = threading.Lock()
+        self._begun = False
+        self._stopped = False
+
+    def start(self) -> None:
+        """Let it begin. Whoever calls this must stop it, or wait for it, whatever happens meanwhile."""
         threading.Thread(target=self._run, name="kbeval-engine", daemon=True).start()
 
     def _run(self) -> None:
+        with self._lock:
+            if self._stopped:
+                return
+            self._begun = True
         try:
             self._found.append(self._task())
         except BaseException as error:  # noqa: BLE001  (raised again where the caller waits)
@@ -315,9 +326,16 @@ class _Work(Generic[Result]):
         return self._found[0]
 
     def stop(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """Interrupt the engine until it has stopped."""
-        while not self._done.wait(0.05):
-            connection.interrupt()
+        """Interrupt the engine until it has stopped, however often the user asks for it: who closes what a thread
+        still works with crashes the process. A thread that has not begun by now never does anything.
+        """
+        with self._lock:
+            self._stopped = True
+        while self._begun:
+            with contextlib.suppress(KeyboardInterrupt):
+                if self._done.wait(0.05):
+                    return
+                connection.interrupt()
 
 
 def undisturbed(connection: duckdb.DuckDBPyConnection, task: Callable[[], Result]) -> Result:
@@ -328,7 +346,13 @@ def undisturbed(connection: duckdb.DuckDBPyConnection, task: Callable[[], Result
     """
     if threading.current_thread() is not threading.main_thread():
         return task()
-    return _Work(task).result(connection)
+    work = _Work(task)
+    try:
+        work.start()
+        return work.result(connection)
+    except KeyboardInterrupt:
+        work.stop(connection)
+        raise
 
 
 def verbatim(path: Path) -> str:

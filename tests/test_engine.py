@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from pathlib import Path
 
@@ -80,3 +81,21 @@ def test_more_data_than_memory_spills_and_scores_the_same(workspace: Workspace) 
     tight = workspace.score(memory_limit="60MB")
     for run_id, aggregate in roomy.aggregates.items():
         assert tight.aggregates[run_id].to_json() == aggregate.to_json()
+
+
+def test_only_what_a_dead_session_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Session() as living:
+        (mine,) = tmp_path.iterdir()
+        for name in ("kbeval-spill-dead", "kbeval-spill-young", "kbeval-spill-no-lock"):
+            (tmp_path / name / "spilled").mkdir(parents=True)
+            if name != "kbeval-spill-no-lock":
+                (tmp_path / name / "lock").touch()
+        (tmp_path / "kbeval-spill-link").symlink_to(tmp_path / "kbeval-spill-young")
+        for name in (mine.name, "kbeval-spill-dead", "kbeval-spill-no-lock"):
+            os.utime(tmp_path / name, (1, 1))
+        Session().close()
+        assert living.rows("SELECT 1") == [(1,)]
+        left = {path.name for path in tmp_path.iterdir()}
+    assert left == {mine.name, "kbeval-spill-young", "kbeval-spill-no-lock", "kbeval-spill-link"}
+    assert not mine.exists()

@@ -137,7 +137,8 @@ class _Job:
             common.note("dry run: nothing was stored")
         elif self._dry_run and due is not None:
             some = len(due.reasons.keys() - self.broken)
-            common.note(f"dry run: nothing was stored; would store the numbers of {counted(some, 'run')}")
+            if due.reasons:
+                common.note(f"dry run: nothing was stored; would store the numbers of {counted(some, 'run')}")
         elif self.stored:
             common.note(f"stored the numbers of {counted(self.stored, 'run')} in {self._database}")
         if due is None:

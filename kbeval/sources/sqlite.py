@@ -453,11 +453,14 @@ class SqliteSource:
         )(session)
 
     def _loader(self, name: str, sql: str) -> Loader:
+        def start(session: Session) -> None:
+            statement, stream = self._start(sql, WIDE_BATCH_ROWS if name in WIDE else DEFAULT_BATCH_ROWS)
+            self._open.append(statement)
+            session.connection.register(name, stream)
+
         def load(session: Session) -> None:
             with self._explained():
-                statement, stream = self._start(sql, WIDE_BATCH_ROWS if name in WIDE else DEFAULT_BATCH_ROWS)
-                self._open.append(statement)
-                session.connection.register(name, stream)
+                undisturbed(session.connection, lambda: start(session))
 
         return load
 

@@ -1,8 +1,9 @@
--- indexed_places: the chunks that are or were in the table `chunks`, and where they stood. What only hits of stored
--- runs say is not here: a run's numbers must not depend on which other runs were scored before it.
+-- indexed_places: the chunks that are or were in the table `chunks`, and where they stood.
 -- columns: chunk_id, chunker_version, doc_id, spans_text (in the table), archived_text, age (1: the first of its id that
 --          was seen; a chunker may use old ids again)
 -- kind: table
+--
+-- What only hits say is not here: a run's numbers must not depend on which other runs were scored before it.
 SELECT
     chunk_id,
     chunker_version,

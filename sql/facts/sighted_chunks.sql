@@ -1,7 +1,9 @@
--- sighted_chunks: unplaced chunks that a hit of any stored run holds, with what such a hit says about them. Hits that
--- were archived count beside those that are stored, not before them: archiving must not change what a label means.
+-- sighted_chunks: unplaced chunks that a hit of any stored run holds, with what such a hit says about them.
 -- columns: chunk_id, doc_id, path, spans_text
 -- kind: table
+--
+-- Hits that were archived count beside those that are stored, not before them: archiving must not change what a
+-- label means.
 WITH sightings AS (
     SELECT
         hit.chunk_id                                                        AS chunk_id,
