@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbeval.compare import CompareOptions, compared_rows
+from kbeval.errors import UsageError
 from kbeval.golden import Golden
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ class Comparisons:
 
     def make(self, session: Session, golden: Golden | None, pairs: Collection[tuple[str, str]]) -> None:
         """Make those that are not there yet. The runs are named as everywhere: by id, prefix, `latest`."""
+        if pairs and golden is None:
+            msg = "compare(a, b) is about labels, and no golden file is named: name it with --golden FILE"
+            raise UsageError(msg)
         for first, second in sorted(set(pairs) - self._made):
             rows, warnings = compared_rows(first, second, db=self._database, golden=golden, options=self._options)
             session.connection.register("arriving", rows.to_arrow())

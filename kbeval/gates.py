@@ -10,7 +10,7 @@ from typing import Any
 
 from kbeval.aggregates import score_runs
 from kbeval.compare import CompareOptions, compare_runs
-from kbeval.comparison import CompareReport
+from kbeval.comparison import FALLBACK, CompareReport
 from kbeval.errors import BadRowsError, UsageError
 from kbeval.exact import difference
 from kbeval.golden import Golden
@@ -199,7 +199,10 @@ def check_gates(
         return _alone(run, gates, db, golden, replace(options, scoring=scoring))
     report = compare_runs(baseline, run, db=db, golden=golden, options=replace(options, scoring=scoring))
     results = [_judged(gate, report.aggregate_b, scoring.metrics(), report) for gate in gates]
-    return GateReport(report.run_b, report.run_a, results, report.warnings)
+    warnings = list(report.warnings)
+    if report.chunker_version_match == FALLBACK:
+        warnings.insert(0, "the chunkers differ, so both runs were matched by spans, for every gate")
+    return GateReport(report.run_b, report.run_a, results, warnings)
 
 
 def _alone(

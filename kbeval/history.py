@@ -329,8 +329,9 @@ def _breaks(before: _Entry | None, entry: _Entry, by_chunk_id: bool) -> list[str
         known = all(one.provenance.get(keys[0]) is not None for one in (before, entry)) or keys == ("missing",)
         if known and any(before.provenance.get(key) != entry.provenance.get(key) for key in keys):
             found.append(what)
-    by_span = before.provenance.get("matching") == entry.provenance.get("matching") == "span"
-    if by_chunk_id and not by_span and before.chunker and entry.chunker and before.chunker != entry.chunker:
+    # Where the matching changed, that has been said.
+    by_id = all(one.provenance.get("matching") != "span" for one in (before, entry))
+    if by_chunk_id and by_id and before.chunker and entry.chunker and before.chunker != entry.chunker:
         found.append(CHUNK_IDS)
     return found
 
@@ -361,9 +362,10 @@ def _notes(
             yield f"{metric.name} has no value in any of these runs"
     breaks = {what for one in series for point in one.points for what in point.breaks}
     if again := [what for what in _ASPECTS if what in breaks]:
+        by_span = any(entry.provenance.get("matching") == "span" for entry in shown)
+        command = "kbeval score --all --match span" if by_span or CHUNK_IDS in breaks else "kbeval score --all"
         yield (
-            f"{', '.join(again)}: numbers before and after do not compare;"
-            " 'kbeval score --all' scores every run in the same way"
+            f"{', '.join(again)}: numbers before and after do not compare; '{command}' scores every run in the same way"
         )
     if CHUNK_IDS in breaks:
         yield (

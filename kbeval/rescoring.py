@@ -17,6 +17,7 @@ from kbeval.runs import find_runs
 from kbeval.scoring import ScoreOptions
 from kbeval.sources.opening import open_source
 from kbeval.sources.sqlite import Run
+from kbeval.text import counted
 
 # So many rows are scored and stored in one step. Rows that are parsed already are no burden.
 STEP_ROWS = 250_000
@@ -92,6 +93,8 @@ def rescore(
         aggregate = run.aggregate()
         if aggregate is not None:
             whole.aggregates[run.run_id] = aggregate
+            if unreadable := aggregate.ledger.get("unreadable"):
+                whole.warnings.append(f"run {run.run_id}: {counted(unreadable, 'unreadable row')} counted as failed")
     steps = list(due.steps())
     if len(steps) > 1 and not isinstance(due.golden, Golden):
         due.golden = load_golden(due.golden)

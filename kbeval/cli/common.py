@@ -114,7 +114,8 @@ def parse_ks(ctx: click.Context, param: click.Parameter, text: str | None) -> tu
     except ValueError:
         found = ()
     if not found or found[0] < 1 or found[-1] > LARGEST_K or len(found) > MOST_KS:
-        msg = f"{cut(text, 60)!r} is not a list of whole numbers from 1, {MOST_KS} at most; write it like 1,5,20"
+        wanted = f"whole numbers from 1 to {LARGEST_K:,}, {MOST_KS} at most"
+        msg = f"{cut(text, 60)!r} is not a list of {wanted}; write it like 1,5,20"
         raise click.BadParameter(msg, ctx, param)
     return found
 

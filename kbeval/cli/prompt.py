@@ -157,6 +157,7 @@ class Prompt:
         )
         click.echo(
             "\nA question is SQL and ends with ; – it may go over several lines, a blank line drops it.\n"
+            "FROM compare('latest~1', 'latest'); says what became of each query between two runs.\n"
             "Nothing can be changed here. Tab completes names; Ctrl-C stops a question, or drops what was typed."
         )
 

@@ -10,6 +10,8 @@ from kbeval.cli import common
 from kbeval.text import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kbeval.recompute import Movement, Recomputed
     from kbeval.render.table import Cell
 
@@ -52,10 +54,10 @@ def recompute_command(runs: tuple[str, ...], explain: bool, store: bool, form: s
             progress.step("storing")
             store_scored(found.scored, db=database, runs=healthy)
     _print(found, form, explain=explain)
-    _tell(found, len(healthy) if store else 0, database)
+    _tell(found, healthy if store else None, database)
     for warning in found.scored.bad_row_warning():
         common.warn(warning)
-    return 0
+    return 2 if store and broken else 0
 
 
 def _print(found: Recomputed, form: str, *, explain: bool) -> None:
@@ -91,7 +93,8 @@ def _signed(number: float | None) -> str:
     return f"{number:+,d}" if isinstance(number, int) else f"{number:+.4f}"
 
 
-def _tell(found: Recomputed, stored: int, database: str) -> None:
+def _tell(found: Recomputed, stored: Sequence[str] | None, database: str) -> None:
+    """What would be scored again and why. `stored`: the runs whose numbers were stored; None where none should be."""
     from kbeval.rescoring import summary
 
     if not found.due.reasons:
@@ -100,7 +103,12 @@ def _tell(found: Recomputed, stored: int, database: str) -> None:
     common.note(f"{counted(len(found.due.reasons), 'run')} to score again:", *summary(found.due))
     if not found.movements:
         common.note("no stored number moves")
-    if stored:
-        common.note(f"stored the numbers of {counted(stored, 'run')} in {database}")
-    else:
+    if stored is None:
         common.note("nothing was stored; --store, or 'kbeval score --all', stores the new numbers")
+        return
+    common.note(f"stored the numbers of {counted(len(stored), 'run')} in {database}")
+    if left := [run_id for run_id in found.due.reasons if run_id not in stored]:
+        common.note(
+            f"not stored, because a row cannot be read: {', '.join(left)};"
+            " repair it, or count it as failed with 'kbeval score --all --skip-bad-rows'"
+        )
