@@ -257,6 +257,10 @@ class Session:
         except duckdb.OutOfMemoryException as error:
             msg = f"not enough memory for this: {first_line(error)}; give more with --memory-limit"
             raise KbevalError(msg) from error
+        except UnicodeDecodeError as error:
+            # The engine quotes data in its messages, and cuts it in the middle of a character.
+            msg = "Invalid Input Error: a value is not what was expected"
+            raise duckdb.InvalidInputException(msg) from error
 
     def rows(self, sql: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
         """All rows of a query; for results that are small by nature."""

@@ -12,6 +12,7 @@ from kbeval.engine import Session
 from kbeval.errors import UsageError
 from kbeval.golden import load_golden
 from kbeval.golden.quick import read_quickly
+from kbeval.jsonlines import is_openable
 from kbeval.metrics import did_you_mean
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sources.traces import RUN_ID, is_right, open_trace
@@ -79,6 +80,8 @@ Numbers = tuple[dict[str, Any], list[str]]
 
 def _read_quickly(gold: Path, trace: Path, options: ScoreOptions) -> Numbers | None:
     """Where the trace is as it should be, the engine reads it itself; None where something in it is odd."""
+    if not is_openable(gold) or not is_openable(trace):
+        return None
     with options.session(trace, [gold, trace]) as session:
         return session.waiting(lambda: _score_quickly(session, gold, trace, options))
 

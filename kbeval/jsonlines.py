@@ -27,9 +27,18 @@ _SEPARATOR = 1
 _MOST_SHAPES = 1000
 
 
+def is_openable(path: Path) -> bool:
+    """Can the engine open it, and again? Not a pipe, nor a name that it would take for something else."""
+    try:
+        str(path).encode()
+        return path.is_file() and "\\" not in str(path.absolute())
+    except (OSError, ValueError):
+        return False  # whoever reads it exactly will say what is wrong
+
+
 def show_lines(session: Session, path: Path, name: str) -> bool:
     """Make a view of a file's lines; False where that cannot be done."""
-    if not path.is_file() or _holds(path, _SEPARATOR):
+    if not is_openable(path) or _holds(path, _SEPARATOR):
         return False
     # A character that is not in the file separates columns, so that each line is one.
     file = literal(verbatim(path.absolute()))
@@ -96,7 +105,12 @@ def maybe_no_text(column: str) -> str:
 
 def all_are(session: Session, lines: str, is_right: Callable[[dict[str, Any]], bool]) -> bool:
     """Do all lines have the right structure? To be asked where values look odd: it takes as long as all the rest."""
-    found = session.rows(f"SELECT DISTINCT json_structure(line) FROM {lines} LIMIT {_MOST_SHAPES}")
+    try:
+        found = session.rows(f"SELECT DISTINCT json_structure(line) FROM {lines} LIMIT {_MOST_SHAPES}")
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error:
+        return False
     return len(found) < _MOST_SHAPES and all(is_right(json.loads(structure)) for (structure,) in found)
 
 

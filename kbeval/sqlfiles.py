@@ -101,12 +101,12 @@ def macros() -> dict[str, str]:
 
 @functools.cache
 def _macro_calls() -> re.Pattern[str]:
-    return re.compile(rf"\b({'|'.join(macros())})\(")
+    return re.compile(rf"\b({'|'.join(macros())})\"?\s*\(", re.IGNORECASE)
 
 
 def called_macros(sql: str) -> Iterator[str]:
     """The helpers that a statement needs, each after those that it needs itself."""
-    for name in dict.fromkeys(_macro_calls().findall(sql)):
+    for name in dict.fromkeys(map(str.lower, _macro_calls().findall(sql))):
         body = macros()[name].partition(" AS")[2]
         yield from called_macros(body)
         yield name

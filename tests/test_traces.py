@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -271,3 +273,81 @@ def test_a_path_with_quotes_in_it_is_a_path(tmp_path: Path) -> None:
     quick = _read_quickly(gold, trace, options())
     assert quick is not None
     assert quick == _read_exactly(str(gold), trace, options())
+
+
+ACCENTED = "a" + "é" * 60
+
+
+@pytest.mark.parametrize(
+    ("items", "traces"),
+    [
+        ([{"id": "t0", "query": ACCENTED, "answerable": True, "expected_chunk_ids": ["c1"]}], [PLAIN]),
+        ([PLAIN_ITEM], [{"qid": "t0", "retrieved_ids": ["c1"], "answer_json": {"claim": ACCENTED}}]),
+        ([PLAIN_ITEM], [PLAIN, {"qid": "7", "q": "?", "retrieved_ids": ["c1"], "answer_json": None}]),
+        ([PLAIN_ITEM], [{**PLAIN, "retrieved_ids": ["2024"]}, {"qid": "t9", "answer_json": {}}]),
+        (
+            [{**PLAIN_ITEM, "gold_citations": []}],
+            [{**PLAIN, "retrieved_ids": ["{}"], "answer_json": {"citations": ["{}"]}}],
+        ),
+    ],
+)
+def test_what_the_engine_stumbles_over_is_scored_all_the_same(
+    tmp_path: Path, items: list[dict[str, Any]], traces: list[dict[str, Any]]
+) -> None:
+    """It quotes data in its messages, cut in the middle of a character; and empty objects have no structure."""
+    gold, trace = tmp_path / "gold.jsonl", tmp_path / "trace.jsonl"
+    gold.write_text("\n".join(json.dumps(item, ensure_ascii=False) for item in items), encoding="utf-8")
+    trace.write_text("\n".join(json.dumps(item, ensure_ascii=False) for item in traces), encoding="utf-8")
+    found, warnings = score_trace(str(gold), str(trace), options=ScoreOptions())
+    numbers, others = _read_exactly(str(gold), trace, options())
+    assert (found["precision"], found["chr"]) == (numbers["answer_precision"], numbers["citation_hit_rate"])
+    assert warnings == others
+
+
+def test_a_broken_line_in_another_language_is_named(tmp_path: Path) -> None:
+    gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [PLAIN])
+    trace.write_text('{"qid":"t0","q":"a' + "é" * 400 + '", oops}', encoding="utf-8")
+    with pytest.raises(KbevalError, match="line 1: is not valid JSON"):
+        score_trace(str(gold), str(trace), options=ScoreOptions())
+
+
+def test_lists_without_end_in_fields_that_nobody_reads_do_no_harm(tmp_path: Path) -> None:
+    gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [PLAIN])
+    deep = "[" * 130 + "]" * 130
+    trace.write_text(
+        f'{{"qid": "7", "retrieved_ids": ["c1"], "answer_json": {{"claim": "a", "citations": []}}, "z": {deep}}}'
+    )
+    assert score_trace(str(gold), str(trace), options=ScoreOptions())[0]["answered"] == 1
+
+
+def test_gold_and_trace_may_both_be_pipes(tmp_path: Path) -> None:
+    gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [PLAIN])
+    pipes = [tmp_path / "gold-pipe.jsonl", tmp_path / "trace-pipe.jsonl"]
+    for pipe, file in zip(pipes, (gold, trace), strict=True):
+        os.mkfifo(pipe)
+        threading.Thread(target=lambda pipe=pipe, file=file: pipe.write_bytes(file.read_bytes()), daemon=True).start()
+    assert score_trace(*map(str, pipes), options=ScoreOptions())[0]["pass"]
+
+
+@pytest.mark.parametrize("name", ["gold\\*.jsonl", "\udcff.jsonl"])
+def test_names_that_the_engine_cannot_have_are_names(tmp_path: Path, name: str) -> None:
+    gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [PLAIN])
+    gold = gold.rename(tmp_path / name)
+    assert score_trace(str(gold), str(trace), options=ScoreOptions())[0]["pass"]
+
+
+def test_a_name_that_is_too_long_is_said_to_be(tmp_path: Path) -> None:
+    _, trace = write_pair(tmp_path, [PLAIN_ITEM], [PLAIN])
+    for gold, traced in (("x" * 300 + ".jsonl", str(trace)), (str(tmp_path / "gold.jsonl"), "x" * 300)):
+        with pytest.raises(KbevalError, match="cannot be read: File name too long"):
+            score_trace(gold, traced, options=ScoreOptions())
+
+
+def test_a_no_stays_a_no_where_nobody_reads_it(tmp_path: Path) -> None:
+    gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [{**PLAIN, "retrieved_ids": []}])
+    command = [sys.executable, "-m", "kbeval", "grounded", "--gold", str(gold), "--trace", str(trace)]
+    reading, writing = os.pipe()
+    os.close(reading)
+    found = subprocess.run(command, stdout=writing, stderr=subprocess.DEVNULL, check=False)
+    os.close(writing)
+    assert found.returncode == 1

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from kbeval import __version__
+from kbeval.cli import common
 from kbeval.errors import KbevalError
 from kbeval.text import shown
 
@@ -93,6 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code: 0 done, 1 the answer is no, 2 could not, 130 interrupted."""
+    common.answer(0)
     try:
         code = cli.main(args=arguments, prog_name="kbeval", standalone_mode=False)
         if sys.stdout is not None:
@@ -100,8 +102,9 @@ def run(arguments: list[str]) -> int:
     except click.exceptions.Exit as stop:
         code = stop.exit_code
     except SystemExit:
-        # Whoever read our output has stopped, as `| head` does, and click leaves then. That is no failure.
-        code = 0
+        # Whoever read our output has stopped, as `| head` does, and click leaves then. That is no failure, and a no
+        # stays a no.
+        code = common.answered()
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("KBEVAL_DEBUG"):
             raise
@@ -137,5 +140,6 @@ def _is_interruption(error: BaseException) -> bool:
 
 def _fail(message: str, advice: str | None = None, details: Sequence[str] = (), code: int = 2) -> int:
     line = shown(f"{message.rstrip('.')}; {advice}" if advice else message)
-    click.echo("\n".join([f"kbeval: {line}", *(f"  {detail}" for detail in details)]), err=True)
+    with contextlib.suppress(OSError):
+        click.echo("\n".join([f"kbeval: {line}", *(f"  {detail}" for detail in details)]), err=True)
     return code

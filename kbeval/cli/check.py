@@ -35,6 +35,7 @@ def check_command(runs: tuple[str, ...], form: str, **flags: Any) -> int:  # noq
         with open_scoring(database, golden, list(runs) or None, options) as scoring:
             findings = check_workspace(scoring)
             looked_at = len(scoring.runs)
+    common.answer(1 if findings else 0)
     if form == "json":
         common.print_json(
             [{"finding": f.kind, "count": f.count, "examples": list(f.examples), "advice": f.advice} for f in findings]

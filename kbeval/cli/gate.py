@@ -61,10 +61,11 @@ def gate_command(run: str, form: str, **flags: Any) -> int:  # noqa: ANN401  (cl
             skip_bad_rows=skip,
         )
         found = check_gates(run, table, db=database, golden=settings.golden(), options=options)
+    code = common.answer(0 if found.passed else 1)
     _print(found, form)
     for warning in found.warnings:
         common.warn(warning)
-    return 0 if found.passed else 1
+    return code
 
 
 def _table(settings: common.Settings, asked: dict[str, Any]) -> dict[str, Any]:

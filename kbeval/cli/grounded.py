@@ -31,7 +31,8 @@ def grounded_command(gold: str, trace: str, k: int, gates: str | None, **flags: 
     with common.Progress() as progress:
         options = settings.score_options(on_step=progress.step)
         found, warnings = score_trace(gold, trace, k=k, gates=limits, options=options)
+    code = common.answer(0 if found["pass"] else 1)
     common.print_json(found)
     for warning in warnings:
         common.warn(warning)
-    return 0 if found["pass"] else 1
+    return code

@@ -89,11 +89,11 @@ def _read_text(path: Path) -> str:
 
 
 def _read_bytes(path: Path) -> bytes:
-    if path.is_dir():
-        raise GoldenError(str(path), ["it is a directory; --golden wants a YAML, JSON or JSONL file"])
-    if path.is_char_device() or path.is_block_device():
-        raise GoldenError(str(path), ["it is a device; --golden wants a YAML, JSON or JSONL file"])
     try:
+        if path.is_dir():
+            raise GoldenError(str(path), ["it is a directory; --golden wants a YAML, JSON or JSONL file"])
+        if path.is_char_device() or path.is_block_device():
+            raise GoldenError(str(path), ["it is a device; --golden wants a YAML, JSON or JSONL file"])
         return path.read_bytes()
     except FileNotFoundError:
         raise GoldenError(str(path), ["there is no such file; check --golden"]) from None

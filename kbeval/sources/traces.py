@@ -105,12 +105,24 @@ def is_right(session: Session) -> bool:
     is_doubtful = has_any(session, "traces", texts) or any(
         has_any(session, ids, maybe_no_text("chunk_id")) for ids in _IDS
     )
-    return not is_doubtful or all_are(session, "trace_lines", _is_right)
+    if not is_doubtful:
+        return True
+    # An id that looks like an object is none in a stored row.
+    if any(has_any(session, ids, "is_json_container(chunk_id)") for ids in _IDS):
+        return False
+    return all_are(session, "trace_lines", _is_right)
 
 
 def _is_right(trace: dict[str, Any]) -> bool:
     """A structure: all that is read is text, or lists of it."""
-    answer = trace.get("answer_json") or {}
+    answer = trace.get("answer_json")
+    if not isinstance(answer, dict):
+        # An object with nothing in it has no structure.
+        return False if answer not in (None, "NULL") else _has_text(trace, {})
+    return _has_text(trace, answer)
+
+
+def _has_text(trace: dict[str, Any], answer: dict[str, Any]) -> bool:
     return (
         trace["qid"] == "VARCHAR"
         and is_list_of_text(trace.get("retrieved_ids"))
