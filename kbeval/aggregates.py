@@ -16,11 +16,9 @@ from kbeval.golden import Golden
 from kbeval.metrics import PERCENTILES, Metric
 from kbeval.model import CONTRACT, AggregateMetrics, Number, number_parts
 from kbeval.provenance import of_run, provenance
+from kbeval.runs import Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
-from kbeval.sources.opening import with_or_without_copy
-from kbeval.sources.sqlite import Run
 from kbeval.sqlfiles import compose
-from kbeval.store import store_json
 from kbeval.text import counted, cut
 
 if TYPE_CHECKING:
@@ -102,6 +100,7 @@ def score_runs(
     options: ScoreOptions | None = None,
 ) -> Scored:
     """Score runs (all where `runs` is None) and return their aggregates; nothing is stored."""
+    from kbeval.sources.opening import with_or_without_copy  # as below: for those who read databases
 
     def score(options: ScoreOptions) -> Scored:
         with open_scoring(database, golden, runs, options) as scoring:
@@ -132,11 +131,15 @@ def compute_aggregate(
 
 def store_aggregate(run_id: str, aggregate: AggregateMetrics, *, db: str | os.PathLike[str]) -> None:
     """Write one run's aggregate to `eval_runs.aggregate_json`, in a transaction of its own."""
+    from kbeval.store import store_json
+
     store_json(db, {run_id: aggregate.to_json()})
 
 
 def store_scored(scored: Scored, *, db: str | os.PathLike[str], runs: Sequence[str] | None = None) -> None:
     """Write the aggregates of a scoring (all, or those of `runs`) and archive what it saw, in one transaction."""
+    from kbeval.store import store_json
+
     chosen = scored.aggregates if runs is None else {run_id: scored.aggregates[run_id] for run_id in runs}
     texts = {run_id: aggregate.to_json() for run_id, aggregate in chosen.items()}
     store_json(db, texts, Kept(scored.spans, scored.golden))

@@ -25,9 +25,9 @@ from kbeval.exact import LARGEST
 from kbeval.golden import Golden
 from kbeval.metrics import Metric, find_column, find_metric, long_name
 from kbeval.model import AggregateMetrics
+from kbeval.runs import Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sources.opening import Source, with_or_without_copy
-from kbeval.sources.sqlite import Run
 from kbeval.stats import RESAMPLES, SEED, Pairs, Significance, assess, verdict
 from kbeval.text import counted
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbeval.config import LARGEST_K
-from kbeval.sources.sqlite import Run
+from kbeval.runs import Run
 
 # What must not differ between runs that are compared, and under which names runners keep it.
 INVARIANTS = {

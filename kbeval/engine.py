@@ -56,7 +56,7 @@ class Copied:
 class Session:
     """Builds relations in order and answers queries over them."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  (settings, each with its default)
         self,
         *,
         threads: int | None = None,
@@ -64,8 +64,14 @@ class Session:
         expected_bytes: int = 0,
         on_step: Callable[[str], None] | None = None,
         reach: Sequence[Path] = (),
+        is_shared: bool = False,
     ) -> None:
-        """`reach`: folders and files that the session may read and write; nothing else, and by default nothing."""
+        """`reach`: folders and files that the session may read and write; nothing else, and by default nothing.
+
+        `is_shared`: two of our own threads work with it first, each on one processor; until `all_for_one`.
+        """
+        self._threads = threads
+        self._is_shared = is_shared
         self._loaders: dict[str, Loader] = {}
         self._copies: dict[str, Copied] = {}
         self._on_step = on_step
@@ -107,8 +113,8 @@ class Session:
     ) -> None:
         connection.execute("SET memory_limit = ?", [memory_limit])
         connection.execute("SET temp_directory = ?", [str(self._spill.path)])
-        if threads is not None:
-            connection.execute("SET threads = ?", [threads])
+        if threads is not None or self._is_shared:
+            connection.execute("SET threads = ?", [1 if self._is_shared else threads])
         # Results never depend on the order of rows, so the engine need not keep it.
         connection.execute("SET preserve_insertion_order = false")
         # It would draw its own bar on standard output, in the middle of the data.
@@ -128,7 +134,8 @@ class Session:
             connection.execute("SET allowed_paths = ?", [_names(filter(Path.is_file, reach))])
         # From here on no statement can read or write any other file, reach the network or undo this.
         connection.execute("SET enable_external_access = false")
-        connection.execute("SET lock_configuration = true")
+        if not self._is_shared:
+            connection.execute("SET lock_configuration = true")
 
     def add_loaders(self, loaders: Mapping[str, Loader]) -> None:
         """Say how stored tables get into the session when they are first needed."""
@@ -225,6 +232,14 @@ class Session:
             work.stop(self.connection)
             raise
         work.result(self.connection)
+
+    def all_for_one(self) -> None:
+        """From here on every statement has all processors, and nothing can be set any more."""
+        if self._threads is None:
+            self.connection.execute("RESET threads")
+        else:
+            self.connection.execute("SET threads = ?", [self._threads])
+        self.connection.execute("SET lock_configuration = true")
 
     def beside(self) -> Self:
         """A second hand on the same relations, for our own work while the first is busy in another thread."""

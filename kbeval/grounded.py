@@ -82,7 +82,7 @@ def _read_quickly(gold: Path, trace: Path, options: ScoreOptions) -> Numbers | N
     """Where the trace is as it should be, the engine reads it itself; None where something in it is odd."""
     if not is_openable(gold) or not is_openable(trace):
         return None
-    with options.session(trace, [gold, trace]) as session:
+    with options.session(trace, [gold, trace], is_shared=True) as session:
         return session.waiting(lambda: _score_quickly(session, gold, trace, options))
 
 
@@ -101,10 +101,19 @@ def _score_quickly(session: Session, gold: Path, trace: Path, options: ScoreOpti
     # Nobody reads all of them, and what is read is quickly found again.
     session.read_once("queries", "answered", "query_scores")
     scoring = Scoring(session, source, golden, [source.run], options)
-    session.need("results")
-    with session.meanwhile(lambda: is_right(session)) as checked:
-        beside.need("wanted_chunks", "missing_queries")
+    # What both sides read is there before they begin.
+    session.need("results", "answers", "queries", "runs", "settings")
+    with session.meanwhile(lambda: _is_right(session)) as checked:
+        beside.need("wanted_chunks", "claims_found")
+    session.all_for_one()
     return _numbers(scoring) if checked() else None
+
+
+def _is_right(session: Session) -> bool:
+    if not is_right(session):
+        return False
+    session.need("missing_queries")
+    return True
 
 
 def _read_exactly(gold: str, trace: Path, options: ScoreOptions) -> Numbers:

@@ -27,7 +27,7 @@ from kbeval.text import counted, cut
 if TYPE_CHECKING:
     import polars as pl
 
-    from kbeval.sources.sqlite import Run
+    from kbeval.runs import Run
 
 # What --by may name beside the fields of the configurations.
 RUN_FIELDS = ("suite", "commit_hash", "chunker_version")

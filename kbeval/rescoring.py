@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from kbeval.aggregates import Scored, score_runs
 from kbeval.golden import Golden, load_golden
 from kbeval.provenance import DATA, FORCED, NEW, of_run, provenance, reasons
-from kbeval.runs import find_runs
+from kbeval.runs import Run, find_runs
 from kbeval.scoring import ScoreOptions
 from kbeval.sources.opening import open_source
-from kbeval.sources.sqlite import Run
 from kbeval.text import counted
 
 # So many rows are scored and stored in one step. Rows that are parsed already are no burden.

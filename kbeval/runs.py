@@ -1,16 +1,69 @@
-"""Runs by name: an id, a unique prefix, `latest`, or `latest~N` for the Nth before it."""
+"""Stored runs, and how they are named: an id, a unique prefix, `latest`, or `latest~N` for the Nth before it."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
+from kbeval.config import OVERLAPS_OF
 from kbeval.errors import UsageError
 from kbeval.metrics import did_you_mean
-from kbeval.sources.sqlite import Run
+from kbeval.model import AggregateMetrics
+from kbeval.moments import moment
 from kbeval.text import shown
 
 _LATEST = re.compile(r"latest(?:~(\d{1,9}))?")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A stored run, without its rows."""
+
+    run_id: str
+    suite: str
+    created_at: str
+    commit_hash: str | None
+    config_json: str
+    aggregate_json: str
+    rows: int
+
+    def order(self) -> tuple[bool, datetime | str, str, str]:
+        """Oldest first. A run without a date has no place in time, and stands before those that have one."""
+        made = moment(self.created_at)
+        return made is not None, made or "", self.created_at, self.run_id
+
+    def aggregate(self) -> AggregateMetrics | None:
+        """The stored numbers; None where the run has not been scored, or not by anything we can read."""
+        try:
+            stored = json.loads(self.aggregate_json)
+        except (ValueError, RecursionError):
+            return None
+        return AggregateMetrics.from_dict(stored) if isinstance(stored, dict) and stored else None
+
+    def scored_with(self, what: str) -> str | None:
+        """What its stored numbers were made with, by its name in their provenance; None where nothing says."""
+        aggregate = self.aggregate()
+        found = aggregate.provenance.get(what) if aggregate is not None else None
+        return found if isinstance(found, str) else None
+
+    def matched_by(self) -> dict[str, Any]:
+        """The matching of its stored numbers, as options for scoring it again; empty where they went by chunk ids."""
+        aggregate = self.aggregate()
+        provenance = aggregate.provenance if aggregate is not None else {}
+        names = ("matching", "min_overlap", "overlap_of")
+        return {name: provenance[name] for name in names if name in provenance} if self._by_span(provenance) else {}
+
+    @staticmethod
+    def _by_span(provenance: dict[str, Any]) -> bool:
+        return (
+            provenance.get("matching") == "span"
+            and isinstance(provenance.get("min_overlap"), float)
+            and provenance.get("overlap_of") in OVERLAPS_OF
+        )
 
 
 def find_runs(runs: Sequence[Run], names: Sequence[str], database: str) -> list[Run]:

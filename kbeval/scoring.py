@@ -24,14 +24,14 @@ from kbeval.engine import Loader, Session, first_line
 from kbeval.errors import MetricError, UsageError
 from kbeval.golden import Golden, load_golden
 from kbeval.metrics import Column, Metric, catalogue, did_you_mean, shipped_metrics
-from kbeval.runs import find_runs
+from kbeval.runs import Run, find_runs
 from kbeval.sources.files import database_size
-from kbeval.sources.opening import Source, open_source
-from kbeval.sources.sqlite import Run
 from kbeval.sqlfiles import compose
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from kbeval.sources.opening import Source
 
 SLICE_FIELDS = ("category", "difficulty", "lang", "tags", "group")
 # Sizes are added up as floats; a hit that overlaps by exactly the share that is asked for must not fail by a hair.
@@ -75,7 +75,9 @@ class ScoreOptions:
     memory_limit: str | None = None
     on_step: Callable[[str], None] | None = None
 
-    def session(self, database: str | os.PathLike[str], reach: Sequence[Path] = ()) -> Session:
+    def session(
+        self, database: str | os.PathLike[str], reach: Sequence[Path] = (), *, is_shared: bool = False
+    ) -> Session:
         """A session that fits the database. `reach`: folders and files that it may read and write."""
         return Session(
             threads=self.threads,
@@ -83,6 +85,7 @@ class ScoreOptions:
             expected_bytes=database_size(database),
             on_step=self.on_step,
             reach=reach,
+            is_shared=is_shared,
         )
 
     def __post_init__(self) -> None:
@@ -339,6 +342,8 @@ def open_scoring(
     Without a golden file there are no labels. `settle` may look at the chosen runs, and refuse them or change the
     options, before their rows are read.
     """
+    from kbeval.sources.opening import open_source  # traces are scored without one
+
     options = options or ScoreOptions()
     with open_source(database, options) as (session, source):
         stored = source.runs()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbeval.configs import CAUSES, config_of, eval_k, settings_of
 from kbeval.model import number_parts, plain_number
-from kbeval.sources.sqlite import Run
+from kbeval.runs import Run
 from kbeval.sqlfiles import read_sql, relations, without_comments
 
 if TYPE_CHECKING:

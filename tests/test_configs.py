@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kbeval.configs import HIDDEN, Difference, changed_parts, config_diff, config_of, eval_k
-from kbeval.sources.sqlite import Run
+from kbeval.runs import Run
 
 
 def run(config: str) -> Run:

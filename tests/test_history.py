@@ -16,7 +16,7 @@ from kbeval.history import History, HistoryOptions, history_of
 from kbeval.metrics import parse_metric
 from kbeval.moments import moment, since
 from kbeval.render.history import changed, history_table, signed, spark_line, spark_lines
-from kbeval.sources.sqlite import Run
+from kbeval.runs import Run
 from tests.workspace import Workspace
 
 SCORED_WITH = {"golden": "g1", "metrics": "m1", "matching": "exact"}

@@ -20,8 +20,8 @@ from kbeval.cli import run as kbeval_command
 from kbeval.compare import CompareOptions
 from kbeval.configs import config_diff, config_of, settings_of
 from kbeval.engine import Session
+from kbeval.runs import Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
-from kbeval.sources.sqlite import Run
 from kbeval.sqlfiles import relations, road, sql_folder
 from tests.workspace import Row, Workspace, answer
 

@@ -11,7 +11,7 @@ from kbeval.cli import common
 
 if TYPE_CHECKING:
     from kbeval.render.table import Cell
-    from kbeval.sources.sqlite import Run
+    from kbeval.runs import Run
 
 
 @click.command("runs")

@@ -14,8 +14,8 @@ from kbeval.text import shown
 if TYPE_CHECKING:
     from kbeval.inspecting import Hit, QueryDetail
     from kbeval.model import AggregateMetrics
+    from kbeval.runs import Run
     from kbeval.scoring import ScoreOptions
-    from kbeval.sources.sqlite import Run
 
 
 @click.command("show")

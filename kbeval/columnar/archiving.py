@@ -40,11 +40,12 @@ from kbeval.engine import first_line
 from kbeval.errors import DatabaseError, UsageError
 from kbeval.golden import Golden
 from kbeval.locks import lock_holders, locked
+from kbeval.runs import Run
 from kbeval.scoring import ScoreOptions
 from kbeval.sources.files import check_is_database
 from kbeval.sources.opening import open_database
 from kbeval.sources.scores import SCORES
-from kbeval.sources.sqlite import BUSY_TIMEOUT_MS, OPTIONAL, RUN_COLUMNS, Run, SqliteSource
+from kbeval.sources.sqlite import BUSY_TIMEOUT_MS, OPTIONAL, RUN_COLUMNS, SqliteSource
 
 if TYPE_CHECKING:
     from kbeval.engine import Session

@@ -20,10 +20,9 @@ from kbeval.model import AggregateMetrics
 from kbeval.render.comparison import counts_sentence, delta_table, verdict_sentence
 from kbeval.render.scores import number_table
 from kbeval.render.table import Cell, Column, json_text, render
-from kbeval.runs import find_run
+from kbeval.runs import Run, find_run
 from kbeval.scoring import ScoreOptions
 from kbeval.sources.opening import open_rows
-from kbeval.sources.sqlite import Run
 from kbeval.text import markdown
 
 

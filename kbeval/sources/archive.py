@@ -15,8 +15,9 @@ from kbeval.columnar.parts import ALWAYS, MORE, ROW_BITS, Part, new_numbering, r
 from kbeval.engine import undisturbed
 from kbeval.golden import Golden, load_golden, unpacked
 from kbeval.locks import locked
+from kbeval.runs import Run
 from kbeval.sources.scores import Scores, read_scores
-from kbeval.sources.sqlite import OPTIONAL, RUN_COLUMNS, Run
+from kbeval.sources.sqlite import OPTIONAL, RUN_COLUMNS
 
 if TYPE_CHECKING:
     import duckdb

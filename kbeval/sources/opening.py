@@ -14,9 +14,10 @@ import duckdb
 from kbeval.columnar.cache import WORTH_BYTES, Cache
 from kbeval.columnar.manifest import is_archive
 from kbeval.errors import CopyLostError
+from kbeval.runs import Run
 from kbeval.sources.archive import ArchiveSource
 from kbeval.sources.files import check_is_database, database_size
-from kbeval.sources.sqlite import Run, SqliteSource
+from kbeval.sources.sqlite import SqliteSource
 
 if TYPE_CHECKING:
     from kbeval.engine import Session

@@ -7,11 +7,8 @@ connection here is always closed before `kbeval.store` opens the same file, and 
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -19,13 +16,11 @@ from typing import TYPE_CHECKING, Any, Self
 from kbeval.columnar.cache import Choice, Facts
 from kbeval.columnar.digests import NO_ROWS, digests
 from kbeval.columnar.parts import ROW_BITS
-from kbeval.config import OVERLAPS_OF
 from kbeval.engine import undisturbed
 from kbeval.errors import DatabaseError
 from kbeval.golden import Golden, unpacked
 from kbeval.locks import lock_holders
-from kbeval.model import AggregateMetrics
-from kbeval.moments import moment
+from kbeval.runs import Run
 from kbeval.sources.files import check_is_database, database_uri, finish_interrupted_write
 from kbeval.text import counted
 
@@ -55,53 +50,6 @@ OPTIONAL = {
 }
 # What a session gets of a run.
 RUN_COLUMNS = ("run_id", "suite", "config_snapshot_json", "aggregate_json", "created_at", "commit_hash")
-
-
-@dataclass(frozen=True)
-class Run:
-    """A stored run, without its rows."""
-
-    run_id: str
-    suite: str
-    created_at: str
-    commit_hash: str | None
-    config_json: str
-    aggregate_json: str
-    rows: int
-
-    def order(self) -> tuple[bool, datetime | str, str, str]:
-        """Oldest first. A run without a date has no place in time, and stands before those that have one."""
-        made = moment(self.created_at)
-        return made is not None, made or "", self.created_at, self.run_id
-
-    def aggregate(self) -> AggregateMetrics | None:
-        """The stored numbers; None where the run has not been scored, or not by anything we can read."""
-        try:
-            stored = json.loads(self.aggregate_json)
-        except (ValueError, RecursionError):
-            return None
-        return AggregateMetrics.from_dict(stored) if isinstance(stored, dict) and stored else None
-
-    def scored_with(self, what: str) -> str | None:
-        """What its stored numbers were made with, by its name in their provenance; None where nothing says."""
-        aggregate = self.aggregate()
-        found = aggregate.provenance.get(what) if aggregate is not None else None
-        return found if isinstance(found, str) else None
-
-    def matched_by(self) -> dict[str, Any]:
-        """The matching of its stored numbers, as options for scoring it again; empty where they went by chunk ids."""
-        aggregate = self.aggregate()
-        provenance = aggregate.provenance if aggregate is not None else {}
-        names = ("matching", "min_overlap", "overlap_of")
-        return {name: provenance[name] for name in names if name in provenance} if self._by_span(provenance) else {}
-
-    @staticmethod
-    def _by_span(provenance: dict[str, Any]) -> bool:
-        return (
-            provenance.get("matching") == "span"
-            and isinstance(provenance.get("min_overlap"), float)
-            and provenance.get("overlap_of") in OVERLAPS_OF
-        )
 
 
 class SqliteSource:

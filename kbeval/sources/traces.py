@@ -17,7 +17,7 @@ from kbeval.jsonlines import (
     opens,
     show_lines,
 )
-from kbeval.sources.sqlite import Run
+from kbeval.runs import Run
 from kbeval.sqlfiles import read_sql
 
 if TYPE_CHECKING:

@@ -2,16 +2,7 @@
 -- columns: result_no, n_claims_found, n_cited, n_cited_unseen (not among the hits), n_cited_gold,
 --          n_gold_found (expected chunks among the hits), last_gold_rank (by which that many were found)
 -- kind: view
-WITH claimed AS (
-    SELECT r.result_no, COUNT(*) AS n
-    FROM results AS r
-    JOIN claim_rules AS c ON c.query_id = r.query_id
-    JOIN answers AS a ON a.result_no = r.result_no
-    WHERE CONTAINS(LOWER(a.answer), c.needle)
-    GROUP BY r.result_no
-),
-
-cited AS (
+WITH cited AS (
     SELECT DISTINCT result_no, chunk_id FROM citations WHERE chunk_id IS NOT NULL
 ),
 
@@ -50,6 +41,6 @@ SELECT
     g.rank                  AS last_gold_rank
 FROM results AS r
 JOIN runs AS u ON u.run_id = r.run_id AND u.system = 'grounded'
-LEFT JOIN claimed AS m ON m.result_no = r.result_no
+LEFT JOIN claims_found AS m ON m.result_no = r.result_no
 LEFT JOIN checked AS c ON c.result_no = r.result_no
 LEFT JOIN gold AS g ON g.result_no = r.result_no
