@@ -154,10 +154,14 @@ def test_a_broken_run_is_tried_again_each_night_until_it_is_repaired(night: Nigh
     assert said.score()[1] == "  rows changed: tue"
 
 
-def test_rows_that_count_as_failed_are_scored_once(night: Night, said: Said) -> None:
+def test_rows_that_count_as_failed_are_scored_once_and_named_every_night(night: Night, said: Said) -> None:
     night.execute("UPDATE eval_query_results SET result_json = '{' WHERE run_id = 'tue' AND query_id = 'q1'")
     assert "new: mon, tue, wed" in said.score("--skip-bad-rows")[1]
-    assert said.score("--skip-bad-rows") == ["nothing to do: 3 runs unchanged since scored (--force scores them again)"]
+    for more in (["--skip-bad-rows"], []):
+        assert said.score(*more) == [
+            "nothing to do: 3 runs unchanged since scored (--force scores them again)",
+            "kbeval: warning: run tue: 1 unreadable row counted as failed",
+        ]
     assert json.loads(night.stored("tue"))["failed_queries"] == 1
 
 

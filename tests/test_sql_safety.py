@@ -91,7 +91,18 @@ def test_no_table_of_a_session_or_an_export_holds_a_secret(capsys: Capture, one_
     with open_explorer(one_run.db) as explorer:
         for table in explorer.tables():
             assert "hush" not in str(explorer.query(f'FROM "{table.name}"').rows()), table.name
+    with open_explorer(one_run.db, one_run.golden) as explorer:
         assert "hush" not in str(explorer.query("FROM compare('run', 'odd')").rows())
+
+
+def test_a_comparison_without_labels_is_refused(
+    capsys: Capture, one_run: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would say of every query that nothing was expected."""
+    monkeypatch.delenv("KBEVAL_GOLDEN")
+    code, out, err = call(capsys, "sql", "FROM compare('run', 'run')", "--db", str(one_run.db))
+    assert (code, out) == (2, "")
+    assert err.splitlines()[-1].endswith("no golden file is named: name it with --golden FILE")
 
 
 # --- an export ---------------------------------------------------------------------------------------------
