@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 # Small enough for a laptop and a CI machine; what does not fit is spilled to disk, compressed.
 DEFAULT_MEMORY_LIMIT = "400MB"
 COMPRESS_FROM_BYTES = 1_000_000_000
+_COMPRESSED = "work"
 
 # With less the engine cannot even begin.
 LEAST_MEGABYTES = 16
@@ -38,6 +39,7 @@ _MEGABYTES = {"m": 1, "g": 1_000, "t": 1_000_000}
 _WILD = re.compile(r"[\[*?]")
 
 Result = TypeVar("Result")
+Other = TypeVar("Other")
 Loader = Callable[["Session"], None]
 
 
@@ -68,16 +70,18 @@ class Session:
     ) -> None:
         """`reach`: folders and files that the session may read and write; nothing else, and by default nothing.
 
-        `is_shared`: two of our own threads work with it first, each on one processor; until `all_for_one`.
+        `is_shared`: two of our own threads work with it first (see `both`), each on one processor; until `all_for_one`.
         """
         self._threads = threads
         self._is_shared = is_shared
+        self._is_compressed = False
         self._loaders: dict[str, Loader] = {}
         self._copies: dict[str, Copied] = {}
         self._on_step = on_step
         self._built: set[str] = set()
         self._read_once: set[str] = set()
         self._macros: set[str] = set()
+        self._making_macros = threading.Lock()
         self._spill = SpillFolder()
         try:
             self.connection = self._connect(threads, memory_limit or DEFAULT_MEMORY_LIMIT, expected_bytes, reach)
@@ -125,8 +129,9 @@ class Session:
         connection.execute("SET python_enable_replacements = false")
         # Compressing takes time that small data does not repay, and saves far more of it once data spills to disk.
         if expected_bytes > COMPRESS_FROM_BYTES:
-            connection.execute("ATTACH ':memory:' AS work (COMPRESS)")
-            connection.execute("USE work")
+            connection.execute(f"ATTACH ':memory:' AS {_COMPRESSED} (COMPRESS)")
+            connection.execute(f"USE {_COMPRESSED}")
+            self._is_compressed = True
         if reach:
             connection.execute(
                 "SET allowed_directories = ?", [[f"{name}/" for name in _names(filter(Path.is_dir, reach))]]
@@ -233,8 +238,18 @@ class Session:
             raise
         work.result(self.connection)
 
+    def both(self, first: Callable[[], Result], second: Callable[[], Other]) -> tuple[Result, Other]:
+        """Two tasks: at the same time where the session is shared, and `second` uses `beside`; else in turn."""
+        if not self._is_shared:
+            return first(), second()
+        with self.meanwhile(first) as found:
+            other = second()
+        return found(), other
+
     def all_for_one(self) -> None:
         """From here on every statement has all processors, and nothing can be set any more."""
+        if not self._is_shared:
+            return
         if self._threads is None:
             self.connection.execute("RESET threads")
         else:
@@ -245,8 +260,8 @@ class Session:
         """A second hand on the same relations, for our own work while the first is busy in another thread."""
         other = copy.copy(self)
         other.connection = self.connection.cursor()
-        ((catalog,),) = self.connection.cursor().execute("SELECT current_catalog()").fetchall()
-        other.connection.execute(f"USE {catalog}")
+        if self._is_compressed:
+            other.connection.execute(f"USE {_COMPRESSED}")
         return other
 
     def _step(self, text: str) -> None:
@@ -261,9 +276,11 @@ class Session:
     def define_macros(self, sql: str) -> None:
         """Make the helpers that a statement calls. Most sessions need few of them, or none."""
         for name in called_macros(sql):
-            if name not in self._macros:
-                self._macros.add(name)
-                self.connection.execute(f"CREATE OR REPLACE{macros()[name].removeprefix('CREATE')}")
+            # Whoever works beside must not take it for made before it is.
+            with self._making_macros:
+                if name not in self._macros:
+                    self.connection.execute(f"CREATE OR REPLACE{macros()[name].removeprefix('CREATE')}")
+                    self._macros.add(name)
 
     def waiting(self, task: Callable[[], Result]) -> Result:
         """Something that keeps the engine busy. Ctrl-C stops it, and want of memory says what to do."""

@@ -10,7 +10,7 @@ from typing import Any
 from kbeval.aggregates import MISSING_TRACES, gap_warnings, numbers_of, run_totals
 from kbeval.engine import Session
 from kbeval.errors import UsageError
-from kbeval.golden import load_golden
+from kbeval.golden import Golden, load_golden
 from kbeval.golden.quick import read_quickly
 from kbeval.jsonlines import is_openable
 from kbeval.metrics import did_you_mean
@@ -26,6 +26,8 @@ GATES = {
 }
 DEFAULT_GATES = {"precision": 0.80, "chr": 0.75, "under": 0.05, "over": 0.10}
 DEFAULT_K = 5
+# Above this, gold and trace are read one after the other.
+_SMALL_BYTES = 250_000_000
 COUNTS = ("answered", "refused", "answerable", "unanswerable")
 
 
@@ -82,31 +84,36 @@ def _read_quickly(gold: Path, trace: Path, options: ScoreOptions) -> Numbers | N
     """Where the trace is as it should be, the engine reads it itself; None where something in it is odd."""
     if not is_openable(gold) or not is_openable(trace):
         return None
-    with options.session(trace, [gold, trace], is_shared=True) as session:
+    # Two hands need memory for both.
+    is_small = gold.stat().st_size + trace.stat().st_size <= _SMALL_BYTES
+    with options.session(trace, [gold, trace], is_shared=is_small) as session:
+        if is_small:
+            # Nobody reads all of them, and what is read is quickly found again.
+            session.read_once("queries", "id_matches", "seen_citations", "claim_checks", "answered", "query_scores")
         return session.waiting(lambda: _score_quickly(session, gold, trace, options))
 
 
 def _score_quickly(session: Session, gold: Path, trace: Path, options: ScoreOptions) -> Numbers | None:
     """Most steps keep one processor busy, so two of them go on at a time."""
     beside = session.beside()
-    with session.meanwhile(lambda: open_trace(session, trace)) as opened:
-        golden = read_quickly(beside, gold) or load_golden(gold)
-        golden.prepare()
-        beside.add_loaders({"golden_entries": golden.loader()})
-        beside.need("claim_rules")
-    source = opened()
+    source, golden = session.both(lambda: open_trace(session, trace), lambda: _open_gold(beside, gold))
     if source is None:
         return None
     session.add_loaders(source.loaders())
-    # Nobody reads all of them, and what is read is quickly found again.
-    session.read_once("queries", "answered", "query_scores")
     scoring = Scoring(session, source, golden, [source.run], options)
     # What both sides read is there before they begin.
-    session.need("results", "answers", "queries", "runs", "settings")
-    with session.meanwhile(lambda: _is_right(session)) as checked:
-        beside.need("wanted_chunks", "claims_found")
+    session.need("results", "queries", "runs", "settings")
+    is_usable, _ = session.both(lambda: _is_right(session), lambda: beside.need("wanted_chunks", "claims_found"))
     session.all_for_one()
-    return _numbers(scoring) if checked() else None
+    return _numbers(scoring) if is_usable else None
+
+
+def _open_gold(session: Session, path: Path) -> Golden:
+    golden = read_quickly(session, path) or load_golden(path)
+    golden.prepare()
+    session.add_loaders({"golden_entries": golden.loader()})
+    session.need("claim_rules")
+    return golden
 
 
 def _is_right(session: Session) -> bool:
@@ -123,11 +130,12 @@ def _read_exactly(gold: str, trace: Path, options: ScoreOptions) -> Numbers:
     from kbeval.importers.grounded import read_trace
     from kbeval.importers.writing import write_runs
 
+    golden = load_golden(gold)
     run = read_trace(trace, RUN_ID)
     with tempfile.TemporaryDirectory(prefix="kbeval-") as folder:
         database = Path(folder) / "trace.db"
         write_runs(database, [run])
-        with open_scoring(database, gold, [RUN_ID], options) as scoring:
+        with open_scoring(database, golden, [RUN_ID], options) as scoring:
             numbers, warnings = _numbers(scoring)
     return numbers, [*run.warnings, *warnings]
 

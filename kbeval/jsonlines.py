@@ -25,6 +25,19 @@ _PIECE_BYTES = 4_000_000
 _SEPARATOR = 1
 # A file with more shapes of lines than this is odd.
 _MOST_SHAPES = 1000
+# Text that may have been something else in a file: what it is not less than, what it is less than, and what holds then.
+_WORDS = "lower({}) IN ('nan', 'inf', 'infinity')"  # the engine takes these for JSON, whatever their case
+_ODD = (
+    ("", ":", "TRY_CAST({} AS DOUBLE) IS NOT NULL"),
+    ("I", "J", _WORDS),
+    ("N", "O", _WORDS),
+    ("[", "\\", "true"),
+    ("f", "g", "{} = 'false'"),
+    ("i", "j", _WORDS),
+    ("n", "o", _WORDS),
+    ("t", "u", "{} = 'true'"),
+    ("{", "|", "true"),
+)
 
 
 def is_openable(path: Path) -> bool:
@@ -61,14 +74,14 @@ def _holds(path: Path, character: int) -> bool:
 def build(session: Session, name: str, file: str | None = None) -> None:
     """Make a relation as its file in sql/traces/ says, or another `file` there."""
     relation = parse_relation(name, read_sql(f"traces/{file or name}.sql"))
-    session.execute(f"CREATE {relation.kind} {name} AS {relation.sql}")
+    session.execute(f"CREATE {session.kind_of(name, relation.kind)} {name} AS {relation.sql}")
 
 
 def opens(session: Session, name: str, file: str | None = None) -> bool:
     """Make the relation that opens the lines of a file; False where they cannot be opened so."""
     try:
         build(session, name, file)
-    except duckdb.InterruptException:
+    except (duckdb.InterruptException, duckdb.OutOfMemoryException):
         raise
     except duckdb.Error:
         return False
@@ -86,28 +99,28 @@ def says_twice(names: Sequence[str]) -> bool:
 
 
 def maybe_no_text(column: str) -> str:
-    """A condition: this text may have been a number, a truth value, a list or an object in the file.
+    """A condition: this text may have been a number, a truth value, a list or an object in the file."""
+    return " OR ".join(
+        f"({column} >= '{first}' AND {column} < '{after}' AND {test.format(column)})" for first, after, test in _ODD
+    )
 
-    In comparisons, which the engine answers for most columns from their least and greatest value alone.
-    """
-    odd = [
-        f"({column} < ':' AND TRY_CAST({column} AS DOUBLE) IS NOT NULL)",
-        f"{column} IN ('true', 'false')",
-        *(f"({column} >= '{first}' AND {column} < '{after}')" for first, after in ("[\\", "{|")),
-        # The engine takes these for JSON, whatever their case.
-        *(
-            f"({column} >= '{first}' AND {column} < '{after}' AND lower({column}) IN ('nan', 'inf', 'infinity'))"
-            for first, after in ("IJ", "NO", "ij", "no")
-        ),
-    ]
-    return " OR ".join(odd)
+
+def look_into(session: Session, relation: str, lists: str) -> tuple[bool, bool]:
+    """Of the texts in a column of lists: is one empty, and may one have been no text in the file?"""
+    texts = f"(SELECT UNNEST({lists}) AS t FROM {relation})"
+    ((least, greatest, n_nothing),) = session.rows(f"SELECT MIN(t), MAX(t), COUNT(*) - COUNT(t) FROM {texts}")
+    if least is None:
+        return n_nothing > 0, False
+    # The least and the greatest text mostly tell that none can be odd. Looking at each takes three times as long.
+    can_be = any(least < after and greatest >= first for first, after, _ in _ODD)
+    return n_nothing > 0 or least == "", can_be and has_any(session, texts, maybe_no_text("t"))
 
 
 def all_are(session: Session, lines: str, is_right: Callable[[dict[str, Any]], bool]) -> bool:
     """Do all lines have the right structure? To be asked where values look odd: it takes as long as all the rest."""
     try:
         found = session.rows(f"SELECT DISTINCT json_structure(line) FROM {lines} LIMIT {_MOST_SHAPES}")
-    except duckdb.InterruptException:
+    except (duckdb.InterruptException, duckdb.OutOfMemoryException):
         raise
     except duckdb.Error:
         return False

@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -97,6 +98,15 @@ def outcome(work: Callable[[], Any]) -> Any:
         return str(error)
 
 
+@contextmanager
+def as_if_large() -> Iterator[None]:
+    """Small files are taken for large ones: read in turn, kept compressed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kbeval.grounded._SMALL_BYTES", -1)
+        patch.setattr("kbeval.engine.COMPRESS_FROM_BYTES", -1)
+        yield
+
+
 def options() -> ScoreOptions:
     names = ("answered", "refused", "answerable", "unanswerable", "answer_precision", "citation_hit_rate")
     return ScoreOptions(only=[*names, "under_refusal_rate", "over_refusal_rate", "citation_recall_at_k"], cache="off")
@@ -120,6 +130,8 @@ def test_both_ways_of_reading_give_the_same_numbers_and_the_same_faults(
         gold, trace = write_pair(Path(name), items, traces, end)
         exactly = outcome(lambda: _read_exactly(str(gold), trace, options()))
         quickly = outcome(lambda: _read_quickly(gold, trace, options()))
+        with as_if_large():
+            assert outcome(lambda: _read_quickly(gold, trace, options())) == quickly
         whole = outcome(lambda: score_trace(str(gold), str(trace), options=ScoreOptions()))
     if quickly is not None:
         assert quickly == exactly
@@ -182,6 +194,13 @@ def test_ordinary_traces_are_read_by_the_engine(tmp_path: Path, trace: dict[str,
         '{"qid": "t", "qid": "u", "retrieved_ids": [], "answer_json": {"claim": "", "citations": []}}',
         '{"qid": "t", "retrieved_ids": [], "retrieved_ids": ["a"], "answer_json": {}}',
         '{"qid": "t", "retrieved_ids": ["a", null], "answer_json": {"claim": "", "citations": []}}',
+        '{"qid": "t", "retrieved_ids": ["a", 7], "answer_json": {"claim": "", "citations": []}}',
+        '{"qid": "t", "retrieved_ids": ["a", true], "answer_json": {"claim": "", "citations": []}}',
+        '{"qid": "t", "retrieved_ids": ["a", {}], "answer_json": {"claim": "", "citations": []}}',
+        '{"qid": "t", "retrieved_ids": ["a", []], "answer_json": {"claim": "", "citations": []}}',
+        '{"qid": "t", "retrieved_ids": ["a"], "answer_json": {"claim": "", "citations": ["a", false]}}',
+        '{"qid": "t", "retrieved_ids": ["a"], "answer_json": {"claim": "", "citations": ["a", -1.5]}}',
+        '{"qid": "t", "retrieved_ids": ["a"], "answer_json": {"claim": "", "citations": ["a", ""]}}',
         '{"qid": "t", "retrieved_ids": [NaN], "answer_json": {"claim": "", "citations": []}}',
         '{"qid": "t", "retrieved_ids": [], "answer_json": {"claim": true, "citations": []}}',
         '{"qid": "t", "retrieved_ids": [], "answer_json": {"claim": "", "claim": "b", "citations": []}}',
@@ -351,3 +370,26 @@ def test_a_no_stays_a_no_where_nobody_reads_it(tmp_path: Path) -> None:
     found = subprocess.run(command, stdout=writing, stderr=subprocess.DEVNULL, check=False)
     os.close(writing)
     assert found.returncode == 1
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_trace_that_is_kept_compressed_is_scored_by_two_hands_or_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [PLAIN])
+    monkeypatch.setattr("kbeval.engine.COMPRESS_FROM_BYTES", -1)
+    if not shared:
+        monkeypatch.setattr("kbeval.grounded._SMALL_BYTES", -1)
+    numbers, warnings = score_trace(str(gold), str(trace), options=ScoreOptions())
+    assert (numbers["precision"], numbers["chr"], numbers["recall@k"], warnings) == (1, 1, 1, [])
+
+
+def test_a_trace_that_needs_more_memory_says_so(tmp_path: Path) -> None:
+    numbers = range(30_000)
+    gold, trace = write_pair(
+        tmp_path, [{**PLAIN_ITEM, "qid": f"t{n}"} for n in numbers], [{**PLAIN, "qid": f"t{n}"} for n in numbers]
+    )
+    with pytest.raises(KbevalError, match=r"not enough memory .*; give more with --memory-limit"):
+        score_trace(str(gold), str(trace), options=ScoreOptions(memory_limit="16MB"))
+    found, _ = score_trace(str(gold), str(trace), options=ScoreOptions(memory_limit="100MB"))
+    assert found["answered"] == len(numbers)

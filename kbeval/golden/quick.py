@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from kbeval.golden import STRUCTURE, Golden, load_golden
 from kbeval.golden.labels import SPELLINGS
-from kbeval.jsonlines import all_are, has_any, is_list_of_text, maybe_no_text, opens, says_twice, show_lines
+from kbeval.jsonlines import all_are, has_any, is_list_of_text, look_into, maybe_no_text, opens, says_twice, show_lines
 
 if TYPE_CHECKING:
     from kbeval.engine import Loader, Session
@@ -72,11 +72,12 @@ def read_quickly(session: Session, path: Path) -> QuickGolden | None:
     shapes = _shapes(session)
     if not shapes or not all(_is_plain(*shape) for shape in shapes) or _is_odd(session):
         return None
-    ((has_empty, is_doubtful),) = session.rows(
-        f"SELECT BOOL_OR(t IS NULL OR t = ''), BOOL_OR({maybe_no_text('t')}) FROM ({_in_lists()})"
-    )
-    is_doubtful = is_doubtful or any(has_any(session, "gold_items", maybe_no_text(name)) for name in ("id", "query"))
-    if has_empty or (is_doubtful and not all_are(session, "gold_lines", _is_right)):
+    looks = [look_into(session, "gold_items", lists) for lists in _LISTS.values()]
+    if any(has_empty for has_empty, _ in looks):
+        return None
+    texts = f"{maybe_no_text('id')} OR {maybe_no_text('query')}"
+    is_doubtful = any(is_doubtful for _, is_doubtful in looks) or has_any(session, "gold_items", texts)
+    if is_doubtful and not all_are(session, "gold_lines", _is_right):
         return None
     fields = {SPELLINGS.get(name, name) for names, *_ in shapes for name in names}
     return QuickGolden(path, sum(items for _, items, *_ in shapes), fields)
@@ -98,10 +99,6 @@ def _is_odd(session: Session) -> bool:
     ((items, questions),) = session.rows("SELECT COUNT(*), COUNT(DISTINCT id) FROM gold_items")
     empty = "has_nul OR COALESCE(id, '') = '' OR COALESCE(query, '') = ''"
     return not 0 < items == questions or has_any(session, "gold_items", empty)
-
-
-def _in_lists() -> str:
-    return " UNION ALL ".join(f"SELECT UNNEST({column}) AS t FROM gold_items" for column in _LISTS.values())
 
 
 def _is_plain(names: list[str] | None, items: int, *counts: int) -> bool:

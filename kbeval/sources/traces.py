@@ -13,6 +13,7 @@ from kbeval.jsonlines import (
     build,
     has_any,
     is_list_of_text,
+    look_into,
     maybe_no_text,
     opens,
     show_lines,
@@ -24,10 +25,15 @@ if TYPE_CHECKING:
     from kbeval.engine import Loader, Session
 
 RUN_ID = "trace"
-# The facts that sql/traces/ makes in place of sql/facts/.
-FACTS = ("runs", "results", "trace_hits", "hits", "cited_places", "answers", "bad_rows")
-_MADE_FROM = {"hits": "trace_hits"}
-_IDS = ("trace_hits", "cited_places")
+# What sql/traces/ makes in place of sql/facts/ and sql/matches/, and what each reads beside the traces.
+_MADE_FROM = {
+    "runs": (),
+    "results": (),
+    "claims_found": ("claim_rules",),
+    "id_matches": ("wanted_chunks",),
+    "seen_citations": (),
+}
+_IDS = ("retrieved", "cited")
 # What a trace has no knowledge base for.
 _NO_KNOWLEDGE = {
     "known_chunks": ("chunk_id", "doc_id", "chunker_version", "spans_text"),
@@ -63,7 +69,7 @@ class TraceSource:
     def loaders(self) -> dict[str, Loader]:
         """How the session gets the facts, and the tables that there are not."""
         found: dict[str, Loader] = {name: _empty(name, columns) for name, columns in _NO_KNOWLEDGE.items()}
-        return {**found, **{name: _fact(name) for name in FACTS}}
+        return {**found, **{name: _made(name) for name in _MADE_FROM}}
 
 
 def _empty(name: str, columns: Sequence[str]) -> Loader:
@@ -75,10 +81,9 @@ def _empty(name: str, columns: Sequence[str]) -> Loader:
     return load
 
 
-def _fact(name: str) -> Loader:
+def _made(name: str) -> Loader:
     def load(session: Session) -> None:
-        if name in _MADE_FROM:
-            session.need(_MADE_FROM[name])
+        session.need(*_MADE_FROM[name])
         build(session, name)
 
     return load
@@ -98,17 +103,14 @@ def open_trace(session: Session, path: Path) -> TraceSource | None:
 
 def is_right(session: Session) -> bool:
     """Is all that was read what it should be? Where it is not, the trace must be read line by line."""
-    session.need(*_IDS)
-    if any(has_any(session, ids, "chunk_id IS NULL OR chunk_id = ''") for ids in _IDS):
+    looks = [look_into(session, "traces", ids) for ids in _IDS]
+    if any(has_empty for has_empty, _ in looks):
         return False
     texts = f"{maybe_no_text('query_id')} OR {maybe_no_text('claim')}"
-    is_doubtful = has_any(session, "traces", texts) or any(
-        has_any(session, ids, maybe_no_text("chunk_id")) for ids in _IDS
-    )
-    if not is_doubtful:
+    if not any(is_doubtful for _, is_doubtful in looks) and not has_any(session, "traces", texts):
         return True
     # An id that looks like an object is none in a stored row.
-    if any(has_any(session, ids, "is_json_container(chunk_id)") for ids in _IDS):
+    if any(has_any(session, f"(SELECT UNNEST({ids}) AS t FROM traces)", "is_json_container(t)") for ids in _IDS):
         return False
     return all_are(session, "trace_lines", _is_right)
 

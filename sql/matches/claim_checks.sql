@@ -1,26 +1,14 @@
 -- claim_checks: what the metrics of grounded question answering ask of a row of an imported trace.
 -- columns: result_no, n_claims_found, n_cited, n_cited_unseen (not among the hits), n_cited_gold,
 --          n_gold_found (expected chunks among the hits), last_gold_rank (by which that many were found)
--- kind: view
-WITH cited AS (
-    SELECT DISTINCT result_no, chunk_id FROM citations WHERE chunk_id IS NOT NULL
-),
-
--- Of the hits only those that are cited, which are few.
-seen AS (
-    SELECT DISTINCT c.result_no, c.chunk_id
-    FROM cited AS c
-    JOIN hits AS h ON h.result_no = c.result_no AND h.chunk_id = c.chunk_id
-),
-
-checked AS (
+-- kind: table
+WITH checked AS (
     SELECT
         c.result_no,
-        COUNT(*)                                       AS n_cited,
-        COUNT(CASE WHEN s.chunk_id IS NULL THEN 1 END) AS n_unseen,
-        COUNT(w.chunk_id)                              AS n_gold
-    FROM cited AS c
-    LEFT JOIN seen AS s ON s.result_no = c.result_no AND s.chunk_id = c.chunk_id
+        COUNT(*)                                  AS n_cited,
+        COUNT(CASE WHEN NOT c.is_seen THEN 1 END) AS n_unseen,
+        COUNT(w.chunk_id)                         AS n_gold
+    FROM seen_citations AS c
     LEFT JOIN wanted_chunks AS w ON w.result_no = c.result_no AND w.chunk_id = c.chunk_id
     GROUP BY c.result_no
 ),

@@ -1,0 +1,7 @@
+-- claims_found: as sql/matches/claims_found.sql. A trace has its answer beside its question.
+-- kind: table
+SELECT t.rowid AS result_no, COUNT(*) AS n
+FROM traces AS t
+JOIN claim_rules AS c ON c.query_id = t.query_id
+WHERE CONTAINS(LOWER(nfc_normalize(t.claim)), c.needle)
+GROUP BY t.rowid
