@@ -41,6 +41,11 @@ SHORT_NAMES = {
     "chr": "citation_hit_rate",
     "under": "under_refusal_rate",
     "over": "over_refusal_rate",
+    "citation_recall": "citation_recall_at_k",
+    "support_any": "support_recall_any_at_k",
+    "support_all": "support_recall_all_at_k",
+    "support_prec": "support_precision_at_k",
+    "attributed": "attribution_hit_rate",
 }
 RESERVED = frozenset(
     ("abstention", "ledger", "provenance", "slices", "run_id", "query_id", "result_no", "aggregate", "metric")

@@ -189,7 +189,7 @@ def test_show_recomputes_when_labels_or_definitions_are_named(
     other.write_text('[{"id": "q1", "query": "?", "expected_chunk_ids": ["nowhere"]}]')
     _, out, _ = call(capsys, "show", "2026-b", "--golden", str(other), "--format", "json")
     assert json.loads(out)["aggregate"]["mrr"] == 0.0
-    assert "no such file" in refused(capsys, "show", "2026-b", "--golden", "nothing.yaml")
+    assert "no such golden file" in refused(capsys, "show", "2026-b", "--golden", "nothing.yaml")
 
 
 def test_numbers_computed_over_unreadable_rows_say_so(two_runs: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
@@ -272,7 +272,7 @@ def test_check_exits_with_one_when_it_finds_something(two_runs: Workspace, capsy
         (["score", "--all", "--metrics", "nowhere"], "is not a folder"),
         (["score", "--all", "--db", "nothing.db"], "there is no database nothing.db"),
         (["score", "--all", "--db", "."], "is a directory"),
-        (["score", "--all", "--golden", "nothing.yaml"], "there is no such file"),
+        (["score", "--all", "--golden", "nothing.yaml"], "there is no such golden file"),
         (["score", "--all", "--golden", "."], "is a directory"),
         (["scoer"], "did you mean 'score'"),
         (["explain", "hit_at"], "did you mean 'hit_at_k'"),

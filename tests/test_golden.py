@@ -180,7 +180,7 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path, name: str, text: str 
 
 
 def test_a_missing_file_and_a_directory_are_named(tmp_path: Path) -> None:
-    with pytest.raises(GoldenError, match="no such file"):
+    with pytest.raises(GoldenError, match="no such golden file"):
         load_golden(tmp_path / "nothing.yaml")
     with pytest.raises(GoldenError, match="is a directory"):
         load_golden(tmp_path)

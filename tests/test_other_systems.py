@@ -349,6 +349,31 @@ def test_a_broken_trace_names_its_line(
 def test_files_that_are_not_there_are_named(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = one_go(capsys, pair[0], Path("gone.jsonl"))
     assert (code, err) == (2, "kbeval: there is no file gone.jsonl\n")
+    code, _, err = one_go(capsys, Path("gone.jsonl"), pair[1])
+    assert (code, err) == (2, "kbeval: gone.jsonl: there is no such golden file; check its name\n")
+
+
+def test_a_file_that_is_no_trace_at_all_is_said_to_be_another_in_one_line(
+    pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold, trace = pair
+    trace.write_text("# Notes\n\nAnything\n" * 20)
+    code, _, err = one_go(capsys, gold, trace)
+    assert code == 2
+    assert err.endswith(
+        "trace.jsonl: none of its 40 lines can be read; is it the right file?"
+        " (line 1: is not valid JSON: Expecting value)\n"
+    )
+
+
+def test_a_gold_file_in_place_of_a_trace_is_noticed(
+    pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    gold, _ = pair
+    _, found, err = one_go(capsys, gold, gold)
+    assert found is not None
+    assert found["precision"] == 0
+    assert err == f"kbeval: warning: {gold}: no line has retrieved_ids or answer_json; is it a trace?\n"
 
 
 @pytest.mark.parametrize(
@@ -682,3 +707,43 @@ def test_runs_with_latencies_are_compared_exported_and_framed(
         run(["show", "run2", "--worst", "1", "--metric", "support_recall_any@1", "--db", "a.db", "--golden", golden])
         == 0
     )
+
+
+def test_the_table_of_scores_shows_what_each_system_is_about(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = str(tmp_path / "runs.db")
+    imported(capsys, "anchors", str(HYBRID), "--db", database)
+    golden = str(FIXTURES / "anchors" / "golden.yaml")
+    assert run(["score", "--all", "--db", database, "--golden", golden]) == 0
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split()[1:3] == ["queries", "failed"]
+    assert dict(zip(head.split()[3:], row.split()[3:], strict=True)) == {
+        "support_any@5": "1.0000",
+        "support_all@5": "1.0000",
+        "support_mrr": "0.7500",
+        "attributed": "1.0000",
+        "abstention_accuracy": "1.0000",
+        "latency_ms.p95": "2389.5000",
+    }
+
+    imported(capsys, "grounded", str(FIXTURES / "grounded" / "trace.jsonl"), "--run-id", "asked", "--db", database)
+    golden = str(FIXTURES / "grounded" / "gold.jsonl")
+    assert run(["score", "asked", "--db", database, "--golden", golden]) == 0
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split()[3:] == ["precision", "chr", "under", "over", "citation_recall@5"]
+    assert row.split()[3:] == ["1.0000", "1.0000", "0.0000", "0.0000", "1.0000"]
+
+
+def test_numbers_that_nothing_was_scored_on_are_none_in_the_list_of_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = str(tmp_path / "runs.db")
+    imported(capsys, "anchors", str(HYBRID), "--db", database)
+    golden = str(FIXTURES / "anchors" / "golden.yaml")
+    assert run(["score", "--all", "--db", database, "--golden", golden]) == 0
+    capsys.readouterr()
+    assert run(["runs", "--db", database]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[-3:] == ["3", "–", "–"]
+    assert run(["runs", "--db", database, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["mrr"] == 0.0

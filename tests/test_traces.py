@@ -184,7 +184,7 @@ def is_read_quickly(tmp_path: Path, items: list[Any], traces: list[Any]) -> tupl
     ],
 )
 def test_ordinary_traces_are_read_by_the_engine(tmp_path: Path, trace: dict[str, Any]) -> None:
-    assert is_read_quickly(tmp_path, [PLAIN_ITEM], [trace]) == (True, True)
+    assert is_read_quickly(tmp_path, [PLAIN_ITEM], [trace, {**PLAIN, "qid": "t1"}]) == (True, True)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbeval.cli import common
+from kbeval.render.scores import seen
 
 if TYPE_CHECKING:
+    from kbeval.model import AggregateMetrics, Number
     from kbeval.render.table import Cell
     from kbeval.runs import Run
 
@@ -41,13 +43,13 @@ def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
         Column("hit_at_k.5", "hit@5", right=True),
         Column("mrr", right=True),
     ]
-    common.print_table(columns, [_row(run) for run in runs], form)
+    common.print_table(columns, [_row(run, form) for run in runs], form)
     if form == "table" and not all(run.aggregate() for run in runs):
         common.note("a run without numbers has not been scored yet: kbeval score --all")
     return 0
 
 
-def _row(run: Run) -> list[Cell]:
+def _row(run: Run, form: str) -> list[Cell]:
     config = _config(run)
     llm, embedding = config.get("llm"), config.get("embedding")
     model = llm.get("model_id") if isinstance(llm, dict) else None
@@ -63,9 +65,13 @@ def _row(run: Run) -> list[Cell]:
         _text(config.get("chunker_version")),
         _text(model),
         run.rows,
-        aggregate.value("hit_at_k.5") if aggregate else None,
-        aggregate.value("mrr") if aggregate else None,
+        *(_number(aggregate, name, form) for name in ("hit_at_k.5", "mrr")),
     ]
+
+
+def _number(aggregate: AggregateMetrics | None, name: str, form: str) -> Number:
+    value = aggregate.value(name) if aggregate else None
+    return seen(aggregate, name, value) if aggregate and form == "table" else value
 
 
 def _config(run: Run) -> dict[str, Any]:

@@ -91,12 +91,12 @@ def _read_text(path: Path) -> str:
 def _read_bytes(path: Path) -> bytes:
     try:
         if path.is_dir():
-            raise GoldenError(str(path), ["it is a directory; --golden wants a YAML, JSON or JSONL file"])
+            raise GoldenError(str(path), ["it is a directory; a golden file is YAML, JSON or JSONL"])
         if path.is_char_device() or path.is_block_device():
-            raise GoldenError(str(path), ["it is a device; --golden wants a YAML, JSON or JSONL file"])
+            raise GoldenError(str(path), ["it is a device; a golden file is YAML, JSON or JSONL"])
         return path.read_bytes()
     except FileNotFoundError:
-        raise GoldenError(str(path), ["there is no such file; check --golden"]) from None
+        raise GoldenError(str(path), ["there is no such golden file; check its name"]) from None
     except (OSError, ValueError) as error:
         raise GoldenError(str(path), [f"cannot be read: {getattr(error, 'strerror', None) or error}"]) from error
 

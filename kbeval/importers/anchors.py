@@ -44,7 +44,7 @@ def read_folder(folder: Path, suite: str = "anchors") -> ImportedRun:
             except ValueError as error:
                 faults.append(f"line {number}: {error}")
     if faults:
-        raise ImportFaultError(results, faults)
+        raise ImportFaultError(results, faults, has_rows=bool(rows))
     config, warnings = _read_config(folder)
     texts = [(query_id, text) for query_id, (_, text) in rows.items()]
     return ImportedRun(run_id, suite, "anchors", config, texts, _written_at(results), warnings)

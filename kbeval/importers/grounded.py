@@ -21,8 +21,9 @@ def read_trace(path: Path, run_id: str, suite: str = "grounded") -> ImportedRun:
     """A trace file as a run. The last line of a question counts; all broken lines are named at once."""
     faults: list[str] = []
     rows: dict[str, str] = {}
-    repeated = 0
+    repeated, is_trace = 0, False
     for number, found in objects(path, faults):
+        is_trace = is_trace or any(found.get(name) is not None for name in ("retrieved_ids", "answer_json"))
         query_id = id_of(found.get("qid"))
         if fault := _fault(found, query_id):
             faults.append(f"line {number}: {fault}")
@@ -33,8 +34,10 @@ def read_trace(path: Path, run_id: str, suite: str = "grounded") -> ImportedRun:
             except ValueError as error:
                 faults.append(f"line {number}: {error}")
     if faults:
-        raise ImportFaultError(path, faults)
+        raise ImportFaultError(path, faults, has_rows=bool(rows))
     warnings = [f"{path}: {repeated:,} repeated traces; the last of each question counts"] if repeated else []
+    if rows and not is_trace:
+        warnings.append(f"{path}: no line has retrieved_ids or answer_json; is it a trace?")
     moment = datetime.fromtimestamp(path.stat().st_mtime, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return ImportedRun(run_id, suite, "grounded", {}, list(rows.items()), moment, warnings)
 

@@ -11,10 +11,14 @@ from kbeval.errors import KbevalError
 
 
 class ImportFaultError(KbevalError):
-    """A file cannot be imported; every broken line is named."""
+    """A file cannot be imported; every broken line is named, unless all are: then it is another file."""
 
-    def __init__(self, path: Path, faults: list[str]) -> None:
-        if len(faults) == 1:
+    def __init__(self, path: Path, faults: list[str], *, has_rows: bool) -> None:
+        if len(faults) > 1 and not has_rows:
+            super().__init__(
+                f"{path}: none of its {len(faults):,} lines can be read; is it the right file? ({faults[0]})"
+            )
+        elif len(faults) == 1:
             super().__init__(f"{path}, {faults[0]}; correct it first")
         else:
             super().__init__(f"{path}: {len(faults):,} broken lines; correct them first:", faults)

@@ -8,10 +8,9 @@ from kbeval.metrics import short_name
 from kbeval.model import AggregateMetrics, Number
 from kbeval.render.table import Cell, Column
 
-# What a person looks at first.
+# What a person looks at first: how much was scored, and then what the run is about.
+COUNTS = ("total_queries", "failed_queries")
 HEADLINES = (
-    "total_queries",
-    "failed_queries",
     "hit_at_k.1",
     "hit_at_k.5",
     "hit_at_k.10",
@@ -22,6 +21,25 @@ HEADLINES = (
     "groundedness",
     "refusal_correctness",
 )
+# The same for imported runs, by a metric that only theirs have.
+IMPORTED_HEADLINES = {
+    "error_rate": (
+        "support_recall_any_at_k.5",
+        "support_recall_all_at_k.5",
+        "support_mrr",
+        "attribution_hit_rate",
+        "abstention_accuracy",
+        "latency_ms.p95",
+    ),
+    "answer_precision": (
+        "answer_precision",
+        "citation_hit_rate",
+        "under_refusal_rate",
+        "over_refusal_rate",
+        "citation_recall_at_k.5",
+    ),
+}
+_IN_ORDER = (*COUNTS, *HEADLINES, *(name for names in IMPORTED_HEADLINES.values() for name in names))
 
 Scored = tuple[str, str | None, AggregateMetrics]
 
@@ -31,9 +49,10 @@ def score_table(
 ) -> tuple[list[Column], list[list[Cell]]]:
     """One row a run (and slice). `own`: numbers of the user's metrics and k values, shown to eyes too."""
     every = list(dict.fromkeys(name for _, _, aggregate in scored for name in aggregate.numbers()))
-    wanted = {*HEADLINES, *own} if form == "table" else set(every)
-    # Counts first, then in the order of the JSON, so that the values of k stand side by side.
-    names = sorted((name for name in every if name in wanted), key=lambda name: name not in HEADLINES[:2])
+    names = sorted(every, key=lambda name: name not in COUNTS)
+    if form == "table":
+        wanted = {*COUNTS, *own}.union(*(_headlines(aggregate) for _, _, aggregate in scored))
+        names = sorted(wanted.intersection(every), key=lambda name: (_place(name), every.index(name)))
     columns = [Column("run_id", "run", 36), *([Column(by)] if by else [])]
     columns += [Column(name, short_name(name), right=True) for name in names]
     rows: list[list[Cell]] = []
@@ -45,6 +64,18 @@ def score_table(
             values = (seen(aggregate, name, numbers.get(name)) for name in names)
         rows.append([*first, *values])
     return columns, rows
+
+
+def _place(name: str) -> int:
+    """Where a number stands: counts first, a metric's values of k side by side, what is the user's own last."""
+    metrics = [headline.partition(".")[0] for headline in _IN_ORDER]
+    metric = name.partition(".")[0]
+    return metrics.index(metric) if metric in metrics else len(metrics)
+
+
+def _headlines(aggregate: AggregateMetrics) -> tuple[str, ...]:
+    found = (names for metric, names in IMPORTED_HEADLINES.items() if metric in aggregate.extra)
+    return next(found, HEADLINES)
 
 
 def seen(aggregate: AggregateMetrics, name: str, value: Number) -> Number:
