@@ -29,7 +29,7 @@ from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sources.stamps import Stamp, Times, Watch, times
 from kbeval.sqlfiles import read_sql
 from kbeval.statements import Statement, query_error, read_statements
-from kbeval.tables import Table, read_by, tables
+from kbeval.tables import COMPARE, Table, read_by, tables
 
 if TYPE_CHECKING:
     import polars as pl
@@ -200,7 +200,7 @@ class Explorer:
     def answering(self, statement: Statement) -> Iterator[Answer]:
         """The answer to one statement, streamed."""
         if statement.lists_tables:
-            rows: list[tuple[Any, ...]] = [(table.name, table.room, table.description) for table in self.tables()]
+            rows: list[tuple[Any, ...]] = [(table.name, table.room, table.description) for table in self.listed()]
             yield Answer(("name", "room", "description"), iter([rows]))
             return
         with self.asking(statement) as session:
@@ -231,6 +231,10 @@ class Explorer:
     def tables(self) -> list[Table]:
         """Everything that can be asked about."""
         return list(tables().values())
+
+    def listed(self) -> list[Table]:
+        """The same for a reader, `compare(a, b)` among them."""
+        return [COMPARE, *self.tables()]
 
     def schema(self, name: str) -> Schema:
         """A table's columns; nothing is read for it."""

@@ -193,8 +193,10 @@ class _Reading:
         ):
             self._reads.add(name)
         else:
-            hint = did_you_mean(name, self._known)
-            msg = f"there is no table {cut('.'.join(path), 80)!r}{hint or '; .tables or SHOW TABLES lists them all'}"
+            hint = did_you_mean(name, self._known) or "; SHOW TABLES lists them all"
+            if name == "compare":
+                hint = "; it is a function of two runs: compare('latest~1', 'latest')"
+            msg = f"there is no table {cut('.'.join(path), 80)!r}{hint}"
             raise UsageError(msg)
 
     def _call(self, function: Mapping[str, Any]) -> None:

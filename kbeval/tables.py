@@ -30,6 +30,12 @@ class Table:
     examples: tuple[str, ...] = ()
 
 
+# No relation but a function; whoever looks around should see it beside them.
+COMPARE = Table(
+    "compare(a, b)", "views", "what became of each query between two runs, as `kbeval compare` tells it.", ""
+)
+
+
 @functools.cache
 def tables() -> dict[str, Table]:
     """Everything that can be asked about, by name."""

@@ -91,7 +91,7 @@ def test_explain_summarize_describe_and_show_tables(explorer: Explorer) -> None:
         assert "runs" in explorer.query(sql).rows()[0][1]
     assert [row[0] for row in explorer.query("SUMMARIZE runs").rows()][:2] == ["run_id", "suite"]
     assert explorer.query("DESCRIBE runs").rows()[0][0] == "run_id"
-    assert {row[0] for row in explorer.query("SHOW TABLES").rows()} == set(tables())
+    assert {row[0] for row in explorer.query("SHOW TABLES").rows()} == {*tables(), "compare(a, b)"}
 
 
 def test_a_frame(explorer: Explorer) -> None:
@@ -182,6 +182,7 @@ def test_what_is_not_for_asking_is_not_listed() -> None:
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
+        ("FROM compare", "compare('latest~1', 'latest')"),
         ("FROM hit", "there is no table 'hit'; did you mean 'hits'?"),
         ("FROM stored_results", "there is no table 'stored_results'"),
         ("FROM other.runs", "there is no table 'other.runs'"),

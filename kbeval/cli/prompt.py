@@ -164,7 +164,7 @@ class Prompt:
     def _tables(self, word: str) -> None:
         found = [
             [table.name, table.room, table.description]
-            for table in self._explorer.tables()
+            for table in self._explorer.listed()
             if word.lower() in f"{table.name} {table.room} {table.description}".lower()
         ]
         common.print_table([Column("table"), Column("room"), Column("what it holds", width=100)], found, "table")
