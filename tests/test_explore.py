@@ -150,7 +150,7 @@ def test_a_golden_file_is_read_when_it_is_asked_for(two_runs: Workspace) -> None
         assert explorer.query("SELECT COUNT(*) FROM hits").rows() == [(4,)]
         with pytest.raises(GoldenError):
             explorer.query("SELECT * FROM queries")
-    with pytest.raises(KbevalError, match="no such file"), open_explorer(two_runs.db, "nope.yaml"):
+    with pytest.raises(KbevalError, match="no such golden file"), open_explorer(two_runs.db, "nope.yaml"):
         pass
 
 
@@ -182,7 +182,7 @@ def test_what_is_not_for_asking_is_not_listed() -> None:
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
-        ("FROM compare", "compare('latest~1', 'latest')"),
+        ("FROM compare", "a function of two runs: compare"),
         ("FROM hit", "there is no table 'hit'; did you mean 'hits'?"),
         ("FROM stored_results", "there is no table 'stored_results'"),
         ("FROM other.runs", "there is no table 'other.runs'"),
