@@ -8,7 +8,6 @@ can name the line and what is wrong with it.
 from __future__ import annotations
 
 import json
-import mmap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from kbeval.sqlfiles import parse_relation, read_sql
 
 # The engine reads a file in pieces of this size, several at a time. Lines beyond half of it are too long.
 _PIECE_BYTES = 4_000_000
+_LOOK_BYTES = 256_000
 # A character that no JSON may hold as it stands.
 _SEPARATOR = 1
 # A file with more shapes of lines than this is odd.
@@ -64,11 +64,19 @@ def show_lines(session: Session, path: Path, name: str) -> bool:
 
 
 def _holds(path: Path, character: int) -> bool:
+    """Is it in the file? Read piece by piece: a file that shrinks while it is mapped kills the process."""
+    piece = bytearray(_LOOK_BYTES)
     try:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
-            return text.find(bytes([character])) >= 0
-    except (OSError, ValueError):
-        return True  # it is empty, or cannot be read: whoever reads it exactly will say so
+        with path.open("rb", buffering=0) as file:
+            read = file.readinto(piece)
+            is_empty = not read
+            while read:
+                if piece.find(character, 0, read) >= 0:
+                    return True
+                read = file.readinto(piece)
+    except OSError:
+        return True  # whoever reads it exactly will say what is wrong
+    return is_empty
 
 
 def build(session: Session, name: str, file: str | None = None) -> None:
