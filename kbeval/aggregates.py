@@ -326,22 +326,29 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
     for run_id, aggregate in scored.aggregates.items():
         ledger = aggregate.ledger
         yield from gap_warnings(
-            run_id, scoring.golden, ledger["rows"], ledger["unknown"], MISSING_TRACES if run_id in traces else treated
+            f"run {run_id}",
+            scoring.golden,
+            ledger["rows"],
+            ledger["unknown"],
+            MISSING_TRACES if run_id in traces else treated,
         )
 
 
 MISSING_TRACES = "counted as answered, with nothing in it"
 
 
-def gap_warnings(run_id: str, golden: Golden, rows: int, unknown: int, treated: str) -> Iterator[str]:
-    """What to say where run and golden file have different queries. `treated`: what becomes of those without a row."""
+def gap_warnings(whose: str, golden: Golden, rows: int, unknown: int, treated: str) -> Iterator[str]:
+    """What to say where run and golden file have different queries.
+
+    `whose`: the run's. `treated`: what becomes of those without a row.
+    """
     if rows and rows == unknown:
-        yield f"run {run_id}: none of its queries is in {golden.path}; is that the right golden file?"
+        yield f"{whose}: none of its queries is in {golden.path}; is that the right golden file?"
         return
     if missing := len(golden) - (rows - unknown):
-        yield f"run {run_id}: no row for {counted(missing, 'golden query', 'golden queries')}, {treated}"
+        yield f"{whose}: no row for {counted(missing, 'golden query', 'golden queries')}, {treated}"
     if unknown:
-        yield f"run {run_id}: {counted(unknown, 'row')} without a golden query, counted in totals only"
+        yield f"{whose}: {counted(unknown, 'row')} without a golden query, counted in totals only"
 
 
 def all_of_one_chunker(scoring: Scoring) -> bool:

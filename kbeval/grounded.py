@@ -24,6 +24,8 @@ GATES = {
     "under": ("under_refusal_rate", "max"),
     "over": ("over_refusal_rate", "max"),
 }
+# What the number of each gate is called in the output.
+NAMES = {"precision": "precision", "chr": "chr", "under": "under_refusal", "over": "over_refusal"}
 DEFAULT_GATES = {"precision": 0.80, "chr": 0.75, "under": 0.05, "over": 0.10}
 DEFAULT_K = 5
 # Above this, gold and trace are read one after the other.
@@ -47,6 +49,9 @@ def parse_gates(text: str) -> dict[str, float]:
             msg = f"gate {part!r} is not a number from 0 to 1; write it like precision=0.80"
             raise UsageError(msg)
         found[name] = limit
+    if not found:
+        msg = "--gates names no gate; write it like precision=0.80,under=0.05, or leave it out for the usual ones"
+        raise UsageError(msg)
     return found
 
 
@@ -58,23 +63,25 @@ def score_trace(
     metrics = [*COUNTS, *(metric for metric, _ in GATES.values()), "citation_recall_at_k"]
     options = replace(options, extra_ks=(*options.extra_ks, k), only=metrics, cache="off")
     numbers, warnings = _read_quickly(Path(gold), Path(trace), options) or _read_exactly(gold, Path(trace), options)
-    passed = all(
-        numbers[metric] >= gates[name] if side == "min" else numbers[metric] <= gates[name]
-        for name, (metric, side) in GATES.items()
-        if name in gates
-    )
     found = {
         **{name: numbers[name] for name in COUNTS},
-        "precision": numbers["answer_precision"],
-        "chr": numbers["citation_hit_rate"],
-        "under_refusal": numbers["under_refusal_rate"],
-        "over_refusal": numbers["over_refusal_rate"],
+        **{NAMES[gate]: numbers[metric] for gate, (metric, _) in GATES.items()},
         "recall@k": numbers["citation_recall_at_k"][k],
         "k": k,
         "gates": dict(gates),
-        "pass": passed,
     }
-    return found, warnings
+    return {**found, "pass": not failed_gates(found)}, warnings
+
+
+def failed_gates(found: Mapping[str, Any]) -> list[str]:
+    """What to say of each gate that the numbers do not keep."""
+    failed = []
+    for gate, (_, side) in GATES.items():
+        value, limit = found[NAMES[gate]], found["gates"].get(gate)
+        if limit is None or (value >= limit if side == "min" else value <= limit):
+            continue
+        failed.append(f"{gate} is {value:.4f}, {'below' if side == 'min' else 'above'} {limit:g}")
+    return failed
 
 
 Numbers = tuple[dict[str, Any], list[str]]
@@ -105,7 +112,7 @@ def _score_quickly(session: Session, gold: Path, trace: Path, options: ScoreOpti
     session.need("results", "queries", "runs", "settings")
     is_usable, _ = session.both(lambda: _is_right(session), lambda: beside.need("wanted_chunks", "claims_found"))
     session.all_for_one()
-    return _numbers(scoring) if is_usable else None
+    return _numbers(scoring, str(trace)) if is_usable else None
 
 
 def _open_gold(session: Session, path: Path) -> Golden:
@@ -136,11 +143,11 @@ def _read_exactly(gold: str, trace: Path, options: ScoreOptions) -> Numbers:
         database = Path(folder) / "trace.db"
         write_runs(database, [run])
         with open_scoring(database, golden, [RUN_ID], options) as scoring:
-            numbers, warnings = _numbers(scoring)
+            numbers, warnings = _numbers(scoring, str(trace))
     return numbers, [*run.warnings, *warnings]
 
 
-def _numbers(scoring: Scoring) -> Numbers:
+def _numbers(scoring: Scoring, trace: str) -> Numbers:
     scoring.build_query_scores()
     (run,) = scoring.runs
     totals = next((found for _, _, found in run_totals(scoring)), {})
@@ -149,5 +156,5 @@ def _numbers(scoring: Scoring) -> Numbers:
         "SELECT (SELECT COUNT(*) FROM results), (SELECT COUNT(*) FROM missing_queries)"
     )
     unknown = rows - (len(scoring.golden) - missing)
-    gaps = gap_warnings(run.run_id, scoring.golden, rows, unknown, MISSING_TRACES)
+    gaps = gap_warnings(trace, scoring.golden, rows, unknown, MISSING_TRACES)
     return numbers, [*scoring.golden.warnings, *gaps]

@@ -25,6 +25,8 @@ class Hit:
     is_expected_chunk: bool
     is_expected_doc: bool
     is_support: bool
+    # Where it came from, as the stored row says.
+    path: str | None
 
 
 @dataclass(frozen=True)
@@ -73,20 +75,21 @@ def query_detail(scoring: Scoring, query_id: str, result_json: str | None) -> Qu
     (values,) = session.rows(f"SELECT {names} FROM query_scores WHERE query_id = $1", [query_id])
     hits = session.rows(
         """
-        SELECT rank, chunk_id, doc_id, score, is_expected_chunk, is_expected_doc, is_support
+        SELECT rank, chunk_id, doc_id, score, is_expected_chunk, is_expected_doc, is_support, position
         FROM ranked
         WHERE query_id = $1 AND rank IS NOT NULL
         ORDER BY rank, position
         """,
         [query_id],
     )
+    stored = _stored(result_json)
     ((error,),) = session.rows("SELECT error FROM results WHERE query_id = $1", [query_id])
     return QueryDetail(
         run_id=run.run_id,
         query_id=query_id,
         golden=entry or {},
-        stored=_stored(result_json),
-        hits=[Hit(*hit) for hit in hits],
+        stored=stored,
+        hits=[Hit(*(*hit[:-1], _path(stored, hit[-1]))) for hit in hits],
         citations_real=[
             row[0]
             for row in session.rows(
@@ -109,6 +112,13 @@ def _columns_for_a_query(scoring: Scoring) -> list[Column]:
     metrics = [metric for metric in scoring.metrics if metric.aggregation != "count"]
     metrics.sort(key=lambda metric: (order.get(metric.name, len(order)), metric.name))
     return [column for metric in metrics for column in metric.columns]
+
+
+def _path(stored: Mapping[str, Any], position: int) -> str | None:
+    hits = stored.get("hits_top_k")
+    hit = hits[position - 1] if isinstance(hits, list) and position <= len(hits) else None
+    paths = (hit.get("doc_path"), hit.get("rel_path")) if isinstance(hit, dict) else ()
+    return next((path for path in paths if isinstance(path, str)), None)
 
 
 def _stored(result_json: str) -> dict[str, Any]:

@@ -66,6 +66,11 @@ class Run:
         )
 
 
+def is_reserved(name: str) -> bool:
+    """Does it mean a run by its place, and is no good as an id?"""
+    return _LATEST.fullmatch(name) is not None
+
+
 def find_runs(runs: Sequence[Run], names: Sequence[str], database: str) -> list[Run]:
     """The runs of these names, each once, in the order asked for. `runs`: oldest first."""
     return list({run.run_id: run for run in (find_run(runs, name, database) for name in names)}.values())

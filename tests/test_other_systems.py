@@ -22,6 +22,7 @@ from kbeval.errors import KbevalError, UsageError
 from kbeval.importers.anchors import from_row, read_folder, to_row
 from kbeval.importers.grounded import read_trace
 from kbeval.importers.writing import write_runs
+from kbeval.render.comparison import delta_table, legend
 from tests import system_oracles
 from tests.workspace import Workspace
 
@@ -302,7 +303,17 @@ def test_a_question_without_a_trace_counts_as_answered_with_nothing(
     assert code == 1
 
 
-@pytest.mark.parametrize(("gates", "code"), [("precision=1,under=0", 0), ("over=0", 0), ("", 0), ("chr=1", 0)])
+def test_what_was_not_passed_is_said(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    gold, trace = pair
+    trace.write_text("\n".join(trace.read_text().splitlines()[:1]))
+    _, _, err = one_go(capsys, gold, trace, "--gates", "precision=0.5,under=0.25,over=0.1")
+    assert err == (
+        f"kbeval: warning: {trace}: no row for 2 golden queries, counted as answered, with nothing in it\n"
+        "not passed: precision is 0.3333, below 0.5; under is 1.0000, above 0.25\n"
+    )
+
+
+@pytest.mark.parametrize(("gates", "code"), [("precision=1,under=0", 0), ("over=0", 0), ("chr=1", 0)])
 def test_gates_can_be_chosen(
     pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str], gates: str, code: int
 ) -> None:
@@ -315,6 +326,8 @@ def test_gates_can_be_chosen(
         ("precison=1", "did you mean 'precision'?"),
         ("chr=2", "not a number from 0 to 1"),
         ("chr", "not a number from 0"),
+        ("", "--gates names no gate"),
+        (" , ", "--gates names no gate"),
     ],
 )
 def test_wrong_gates_are_usage_errors(
@@ -373,7 +386,7 @@ def test_a_gold_file_in_place_of_a_trace_is_noticed(
     _, found, err = one_go(capsys, gold, gold)
     assert found is not None
     assert found["precision"] == 0
-    assert err == f"kbeval: warning: {gold}: no line has retrieved_ids or answer_json; is it a trace?\n"
+    assert err.startswith(f"kbeval: warning: {gold}: no line has retrieved_ids or answer_json; is it a trace?\n")
 
 
 @pytest.mark.parametrize(
@@ -418,9 +431,7 @@ def test_importing_again_changes_nothing_and_a_changed_folder_is_refused(
     write_results(folder, [{"test_case_id": "t", "answer": "y"}])
     code, err = imported(capsys, "anchors", str(folder), "--db", database)
     assert code == 2
-    assert (
-        "run 'r1' is already in the database, and it has changed since it was imported; --replace overwrites it" in err
-    )
+    assert "there is a run 'r1' in the database already, with other rows; --replace overwrites it" in err
     assert (tmp_path / "new.db").read_bytes() == before
     assert imported(capsys, "anchors", str(folder), "--replace", "--db", database)[1].startswith("replaced r1")
 
@@ -461,8 +472,37 @@ def test_a_file_that_is_no_database_is_never_written_to(tmp_path: Path, capsys: 
 
 def test_a_run_of_the_knowledge_base_is_not_overwritten(workspace: Workspace) -> None:
     workspace.add_run("2026-03-05-hybrid", {})
-    with pytest.raises(UsageError, match="it was not imported from there"):
+    with pytest.raises(UsageError, match="in the database already, and was not imported"):
         write_runs(workspace.db, [read_folder(HYBRID)])
+
+
+def test_a_chunk_that_only_its_path_names_is_a_hit_at_its_place(tmp_path: Path) -> None:
+    bare = [{"rel_path": path, "heading_path": "# A", "text": "text"} for path in ("b.md", "a.md")]
+    golden = [{"id": "t", "gold_supports": [{"rel_path": "a.md", "heading_path": "# A"}]}]
+    found = score_anchors(tmp_path, [{"test_case_id": "t", "answer": "x", "retrieved_chunks": bare}], golden)
+    assert found["support_mrr"] == 0.5
+
+
+@pytest.mark.parametrize("name", ["latest", "latest~2"])
+def test_names_that_mean_a_place_are_no_ids(tmp_path: Path, name: str) -> None:
+    folder = write_results(tmp_path / name, [{"test_case_id": "t"}], {})
+    with pytest.raises(UsageError, match="call the run something else"):
+        write_runs(tmp_path / "new.db", [read_folder(folder)])
+    assert not (tmp_path / "new.db").exists()
+
+
+def test_files_with_nothing_in_them_are_imported_with_a_warning(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write_results(tmp_path / "run", [], {})
+    assert (
+        "results.jsonl: it holds no results\n"
+        in imported(capsys, "anchors", str(folder), "--db", str(tmp_path / "d"))[1]
+    )
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text("\n\n")
+    arguments = ("grounded", str(trace), "--run-id", "none", "--db", str(tmp_path / "d"))
+    assert "trace.jsonl: it holds no traces\n" in imported(capsys, *arguments)[1]
 
 
 def test_nothing_of_a_row_is_lost() -> None:
@@ -471,7 +511,7 @@ def test_nothing_of_a_row_is_lost() -> None:
             "test_case_id": "t",
             "question": None,
             "answer": None,
-            "retrieved_chunks": [{"odd": [1]}],
+            "retrieved_chunks": [{"odd": [1]}, {"rank": None, "rel_path": "a.md"}, {"chunk_id": "c", "rank": None}],
             "new_field": {"x": 1},
         },
         {"test_case_id": 7, "query_id": "theirs", "hits_top_k": "theirs too", "query": 3, "kbeval_source": 1},
@@ -680,6 +720,16 @@ def test_traces_are_tested_over_the_questions_that_both_have(tmp_path: Path) -> 
     report = kbeval.compare_runs("all", "less", db=tmp_path / "g.db", golden=gold)
     assert report.whole.significance["answer_precision"].n == 2
     assert any("1 query in one run only" in warning for warning in report.warnings)
+    # The numbers of each run are over all that it answered, so the words below the table say why they differ.
+    assert report.whole.aggregate_b.value("answer_precision") == 0.6667
+    assert report.whole.significance["answer_precision"].mean_delta == 0
+    assert "over the queries that have a number in both runs" in legend(report.whole)
+    same = kbeval.compare_runs("all", "all", db=tmp_path / "g.db", golden=gold)
+    assert "in both runs" not in legend(same.whole)
+    names = [row[0] for row in delta_table(same.whole)[1]]
+    assert "refused" in names
+    assert "refusal_correctness" in names
+    assert len(set(names)) == len(names)
 
 
 def test_runs_with_latencies_are_compared_exported_and_framed(
@@ -735,7 +785,7 @@ def test_the_table_of_scores_shows_what_each_system_is_about(
     assert row.split()[3:] == ["1.0000", "1.0000", "0.0000", "0.0000", "1.0000"]
 
 
-def test_numbers_that_nothing_was_scored_on_are_none_in_the_list_of_runs(
+def test_numbers_that_nothing_was_scored_on_are_none_to_eyes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     database = str(tmp_path / "runs.db")
@@ -744,6 +794,10 @@ def test_numbers_that_nothing_was_scored_on_are_none_in_the_list_of_runs(
     assert run(["score", "--all", "--db", database, "--golden", golden]) == 0
     capsys.readouterr()
     assert run(["runs", "--db", database]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[-3:] == ["3", "–", "–"]
+    head, row = capsys.readouterr().out.splitlines()
+    assert head.split()[-3:] == ["rows", "support_any@5", "support_mrr"]
+    assert row.split()[-3:] == ["3", "1.0000", "0.7500"]
     assert run(["runs", "--db", database, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["mrr"] == 0.0
+    assert run(["show", "latest", "--db", database]) == 0
+    assert re.search(r"^mrr +– +0 +3$", capsys.readouterr().out, re.MULTILINE)

@@ -15,7 +15,11 @@ from kbeval.cli import common
 @click.option(
     "--k", type=click.IntRange(1, 1_000_000), default=5, show_default=True, help="for the recall of citations"
 )
-@click.option("--gates", metavar="NAME=VALUE,…", help="[default: precision=0.80,chr=0.75,under=0.05,over=0.10]")
+@click.option(
+    "--gates",
+    metavar="NAME=VALUE,…",
+    help="these limits and no others  [default: precision=0.80,chr=0.75,under=0.05,over=0.10]",
+)
 @common.engine_options
 def grounded_command(gold: str, trace: str, k: int, gates: str | None, **flags: Any) -> int:  # noqa: ANN401  (click's options)
     """Score a trace against a gold file in one go.
@@ -24,7 +28,7 @@ def grounded_command(gold: str, trace: str, k: int, gates: str | None, **flags: 
     (refusal) greatest ones. 'kbeval import grounded' keeps the run in a database instead, to be compared and watched
     over time.
     """
-    from kbeval.grounded import parse_gates, score_trace
+    from kbeval.grounded import failed_gates, parse_gates, score_trace
 
     settings = common.Settings(**flags)
     limits = None if gates is None else parse_gates(gates)
@@ -35,4 +39,6 @@ def grounded_command(gold: str, trace: str, k: int, gates: str | None, **flags: 
     common.print_json(found)
     for warning in warnings:
         common.warn(warning)
+    if failed := failed_gates(found):
+        common.note(f"not passed: {'; '.join(failed)}")
     return code

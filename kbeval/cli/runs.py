@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbeval.cli import common
-from kbeval.render.scores import seen
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kbeval.model import AggregateMetrics, Number
     from kbeval.render.table import Cell
     from kbeval.runs import Run
@@ -24,6 +25,9 @@ def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
 
     With the numbers that they were last scored with.
     """
+    from kbeval.configs import config_of, imported_from
+    from kbeval.metrics import short_name
+    from kbeval.render.scores import FIRST_HEADLINES
     from kbeval.render.table import Column
     from kbeval.sources.opening import stored_runs
 
@@ -32,6 +36,13 @@ def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
     if not runs and form == "table":
         common.note(f"{database} holds no runs yet")
         return 0
+    systems = [imported_from(config_of(run)) for run in runs]
+    numbers = [
+        name
+        for system, names in FIRST_HEADLINES.items()
+        if system in systems or (system is None and form != "table")
+        for name in names
+    ]
     columns = [
         Column("run_id", "run", 36),
         Column("suite", width=16),
@@ -40,16 +51,15 @@ def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
         Column("chunker_version", "chunker", 20),
         Column("model", width=24),
         Column("rows", right=True),
-        Column("hit_at_k.5", "hit@5", right=True),
-        Column("mrr", right=True),
+        *(Column(name, short_name(name), right=True) for name in numbers),
     ]
-    common.print_table(columns, [_row(run, form) for run in runs], form)
+    common.print_table(columns, [_row(run, numbers, form) for run in runs], form)
     if form == "table" and not all(run.aggregate() for run in runs):
         common.note("a run without numbers has not been scored yet: kbeval score --all")
     return 0
 
 
-def _row(run: Run, form: str) -> list[Cell]:
+def _row(run: Run, numbers: Sequence[str], form: str) -> list[Cell]:
     config = _config(run)
     llm, embedding = config.get("llm"), config.get("embedding")
     model = llm.get("model_id") if isinstance(llm, dict) else None
@@ -65,11 +75,13 @@ def _row(run: Run, form: str) -> list[Cell]:
         _text(config.get("chunker_version")),
         _text(model),
         run.rows,
-        *(_number(aggregate, name, form) for name in ("hit_at_k.5", "mrr")),
+        *(_number(aggregate, name, form) for name in numbers),
     ]
 
 
 def _number(aggregate: AggregateMetrics | None, name: str, form: str) -> Number:
+    from kbeval.render.scores import seen
+
     value = aggregate.value(name) if aggregate else None
     return seen(aggregate, name, value) if aggregate and form == "table" else value
 

@@ -106,7 +106,7 @@ def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:
     if form == "table":
         about_run = "  ".join(shown(text) for text in (run.suite, run.created_at))
         click.echo(common.paint(shown(run.run_id), "bold") + f"  {about_run}")
-    common.print_table(*number_table(aggregate), form)
+    common.print_table(*number_table(aggregate, form), form)
     if form == "table":
         _tell_ledger(aggregate)
 
@@ -196,6 +196,16 @@ def _print_citations(citations: Any, real: Sequence[bool]) -> None:  # noqa: ANN
         click.echo(f"  {'citation':20} {shown(json.dumps(place or citation, ensure_ascii=False))}  ({verdict})")
 
 
+def _label(item: Any) -> str:  # noqa: ANN401  (whatever the golden file holds)
+    if isinstance(item, str):
+        return item
+    if isinstance(item, dict) and "rel_path" in item:
+        headings = item.get("heading_path") or ""
+        place = " > ".join(headings) if isinstance(headings, list) else headings
+        return " > ".join(filter(None, (item["rel_path"], place)))
+    return json.dumps(item, ensure_ascii=False)
+
+
 def _print_query(detail: QueryDetail) -> None:
     from kbeval.render.table import Column
 
@@ -205,7 +215,7 @@ def _print_query(detail: QueryDetail) -> None:
     for label in (*labels, "answerable"):
         if label in detail.golden:
             value = detail.golden[label]
-            text = ", ".join(map(str, value)) if isinstance(value, list) else str(value).lower()
+            text = ", ".join(map(_label, value)) if isinstance(value, list) else str(value).lower()
             click.echo(f"  {label.replace('_', ' '):20} {shown(text) or '(none)'}")
     if not detail.golden:
         click.echo("  not in the golden file: it counts in totals only")
@@ -226,7 +236,7 @@ def _print_query(detail: QueryDetail) -> None:
                 Column("score", right=True),
                 Column("expected"),
             ],
-            [[h.rank, h.chunk_id, h.doc_id, h.score, _marks(h)] for h in detail.hits],
+            [[h.rank, h.chunk_id, h.doc_id or h.path, h.score, _marks(h)] for h in detail.hits],
             "table",
         )
     else:

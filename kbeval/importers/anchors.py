@@ -18,6 +18,8 @@ RESULTS, CONFIG, METRICS, SUMMARY = "results.jsonl", "config.json", "metrics.jso
 CUT_AT = 200
 # What a row is called there, and here.
 _NAMES = {"test_case_id": "query_id", "question": "query", "retrieved_chunks": "hits_top_k"}
+# Kept apart: which chunks were given a rank, and whether a null stood there.
+_UNRANKED = "unranked"
 
 
 def read_folder(folder: Path, suite: str = "anchors") -> ImportedRun:
@@ -46,13 +48,15 @@ def read_folder(folder: Path, suite: str = "anchors") -> ImportedRun:
     if faults:
         raise ImportFaultError(results, faults, has_rows=bool(rows))
     config, warnings = _read_config(folder)
+    if not rows:
+        warnings.append(f"{results}: it holds no results")
     texts = [(query_id, text) for query_id, (_, text) in rows.items()]
     return ImportedRun(run_id, suite, "anchors", config, texts, _written_at(results), warnings)
 
 
 def _fault(found: Mapping[str, Any], query_id: str | None) -> str | None:
     if query_id is None:
-        return "has no test_case_id" if "test_case_id" not in found else "test_case_id is not text"
+        return "has no test_case_id" if found.get("test_case_id") in (None, "") else "test_case_id is not text"
     for name in ("retrieved_chunks", "references"):
         items = found.get(name)
         if items is not None and not (isinstance(items, list) and all(isinstance(item, dict) for item in items)):
@@ -107,11 +111,24 @@ def to_row(found: Mapping[str, Any]) -> dict[str, Any]:
             row["query_id"] = id_of(value)
         elif name == "answer":
             row["answer"] = None if value is None else {"answer": value}
+        elif name == "retrieved_chunks" and value:
+            row["hits_top_k"] = [_ranked(chunk, rank) for rank, chunk in enumerate(value, start=1)]
+            if unranked := {str(rank): "rank" in chunk for rank, chunk in enumerate(value, start=1) if _is_bare(chunk)}:
+                apart[_UNRANKED] = unranked
         else:
             row[_NAMES.get(name, name)] = value
     if isinstance(found.get("test_case_id"), int):
         apart["test_case_id"] = found["test_case_id"]
     return {**row, APART: apart} if apart else row
+
+
+def _is_bare(chunk: Mapping[str, Any]) -> bool:
+    """Does only a path tell it from others? To be a hit at all it needs a rank: its place in the list."""
+    return all(chunk.get(name) is None for name in ("rank", "chunk_id", "doc_id"))
+
+
+def _ranked(chunk: Mapping[str, Any], rank: int) -> Mapping[str, Any]:
+    return {**chunk, "rank": rank} if _is_bare(chunk) else chunk
 
 
 def from_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,7 +141,23 @@ def from_row(row: Mapping[str, Any]) -> dict[str, Any]:
         elif name != APART:
             found[theirs.get(name, name)] = value
     apart = row.get(APART)
-    return {**found, **apart} if isinstance(apart, dict) else found
+    if not isinstance(apart, dict):
+        return found
+    unranked, chunks = apart.get(_UNRANKED), found.get("retrieved_chunks")
+    if isinstance(unranked, dict) and isinstance(chunks, list):
+        found["retrieved_chunks"] = [
+            _unranked(chunk, unranked.get(str(rank))) for rank, chunk in enumerate(chunks, start=1)
+        ]
+    return {**found, **{name: value for name, value in apart.items() if name != _UNRANKED}}
+
+
+def _unranked(chunk: Any, was_null: bool | None) -> Any:  # noqa: ANN401  (whatever is stored)
+    """A chunk as it came: without the rank that it was given, or with a null in its place."""
+    if was_null is None or not isinstance(chunk, dict):
+        return chunk
+    if was_null:
+        return {**chunk, "rank": None}
+    return {name: value for name, value in chunk.items() if name != "rank"}
 
 
 def cut_texts(found: dict[str, Any]) -> dict[str, Any]:

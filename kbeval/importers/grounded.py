@@ -36,7 +36,9 @@ def read_trace(path: Path, run_id: str, suite: str = "grounded") -> ImportedRun:
     if faults:
         raise ImportFaultError(path, faults, has_rows=bool(rows))
     warnings = [f"{path}: {repeated:,} repeated traces; the last of each question counts"] if repeated else []
-    if rows and not is_trace:
+    if not rows:
+        warnings.append(f"{path}: it holds no traces")
+    elif not is_trace:
         warnings.append(f"{path}: no line has retrieved_ids or answer_json; is it a trace?")
     moment = datetime.fromtimestamp(path.stat().st_mtime, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return ImportedRun(run_id, suite, "grounded", {}, list(rows.items()), moment, warnings)
@@ -44,7 +46,7 @@ def read_trace(path: Path, run_id: str, suite: str = "grounded") -> ImportedRun:
 
 def _fault(found: Mapping[str, Any], query_id: str | None) -> str | None:
     if query_id is None:
-        return "has no qid" if "qid" not in found else "qid is not text"
+        return "has no qid" if found.get("qid") in (None, "") else "qid is not text"
     if ids_of(found.get("retrieved_ids")) is None:
         return "retrieved_ids is not a list of ids"
     answer = found.get("answer_json")

@@ -13,6 +13,7 @@ from kbeval.configs import imported_from
 from kbeval.errors import DatabaseError, UsageError
 from kbeval.importers import ImportedRun
 from kbeval.locks import lock_holders
+from kbeval.runs import is_reserved
 from kbeval.sources.files import check_is_database, database_uri
 from kbeval.sources.sqlite import BUSY_TIMEOUT_MS
 from kbeval.sqlfiles import read_sql
@@ -29,6 +30,9 @@ def write_runs(
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         msg = f"two of them would be run {twice!r}; import them one by one, or rename a folder"
+        raise UsageError(msg)
+    if reserved := next(filter(is_reserved, names), None):
+        msg = f"{reserved!r} always means the newest run, or one before it; call the run something else"
         raise UsageError(msg)
     is_new = not path.exists()
     is_empty = is_new or (path.is_file() and path.stat().st_size == 0)
@@ -73,8 +77,8 @@ def _write(connection: sqlite3.Connection, run: ImportedRun, *, replace: bool) -
         if _hash(stored[0]) == run.hash:
             return UNCHANGED
         if not replace:
-            what = "it has changed since it was imported" if _hash(stored[0]) else "it was not imported from there"
-            msg = f"run {run.run_id!r} is already in the database, and {what}; --replace overwrites it"
+            what = "with other rows" if _hash(stored[0]) else "and was not imported"
+            msg = f"there is a run {run.run_id!r} in the database already, {what}; --replace overwrites it"
             raise UsageError(msg)
         outcome = REPLACED
         connection.execute("DELETE FROM eval_query_results WHERE run_id = ?", (run.run_id,))

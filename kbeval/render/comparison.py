@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from kbeval import __version__
-from kbeval.comparison import FALLBACK, CompareReport, Comparison, QueryComparison
+from kbeval.comparison import FALLBACK, CompareReport, Comparison, Delta, QueryComparison
 from kbeval.metrics import short_name
 from kbeval.model import Number
 from kbeval.render.scores import seen
@@ -15,6 +15,8 @@ from kbeval.text import counted, markdown
 
 # A report is for reading: of ten thousand wins the first hundred will do.
 MOST_ROWS = 100
+# By how much rounding alone may part a difference of two numbers from the mean of differences.
+_ROUNDED = 2e-4
 
 Table = tuple[list[Column], list[list[Cell]]]
 
@@ -90,9 +92,17 @@ def legend(part: Comparison) -> str:
     deciding = sum(1 for one in part.significance.values() if one.decides)
     tested = counted(deciding, "number")
     words = f"better, worse: holds after correcting for {tested} tested · (better?), (worse?): p alone is below 0.05"
-    if deciding == len(part.significance):
-        return words
-    return f"{words} · (other chunks): counts chunks, so it does not decide between chunkers"
+    if deciding < len(part.significance):
+        words += " · (other chunks): counts chunks, so it does not decide between chunkers"
+    if any(map(_is_over_others, part.rows())):
+        words += " · intervals are over the queries that have a number in both runs, deltas over those of each"
+    return words
+
+
+def _is_over_others(row: Delta) -> bool:
+    """Do the run's numbers rest on other queries than the test, so that they do not fit each other?"""
+    one = row.significance
+    return one is not None and row.delta is not None and abs(row.delta - one.mean_delta) > _ROUNDED
 
 
 # --- tables ------------------------------------------------------------------------------------------
@@ -102,14 +112,17 @@ def delta_table(part: Comparison, only: Collection[str] | None = None) -> Table:
     """One row a number, with direction, interval and whether it holds. `only`: the numbers to show."""
     columns = [*_TESTED, Column("holds", "")]
     rows: list[list[Cell]] = []
+    every = {row.name for row in part.rows()}
     for row in part.rows():
         if only is not None and row.name not in only:
             continue
+        # A number may be called what is short for another.
+        name = row.name if short_name(row.name) in every else short_name(row.name)
         one = row.significance
         tested = [_interval(one), one.n, _p(one.p), _says(one)] if one is not None else [None, None, None, ""]
         a, b = (seen(aggregate, row.name, value) for aggregate, value in part.sides(row))
         delta = None if a is None or b is None else row.delta
-        rows.append([short_name(row.name), a, b, _signed(delta), *tested])
+        rows.append([name, a, b, _signed(delta), *tested])
     return columns, rows
 
 

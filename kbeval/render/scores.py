@@ -39,6 +39,12 @@ IMPORTED_HEADLINES = {
         "citation_recall_at_k.5",
     ),
 }
+# Where there is room for two, by the system that the runs are of.
+FIRST_HEADLINES = {
+    None: ("hit_at_k.5", "mrr"),
+    "anchors": ("support_recall_any_at_k.5", "support_mrr"),
+    "grounded": ("answer_precision", "citation_hit_rate"),
+}
 _IN_ORDER = (*COUNTS, *HEADLINES, *(name for names in IMPORTED_HEADLINES.values() for name in names))
 
 Scored = tuple[str, str | None, AggregateMetrics]
@@ -80,11 +86,13 @@ def _headlines(aggregate: AggregateMetrics) -> tuple[str, ...]:
 
 def seen(aggregate: AggregateMetrics, name: str, value: Number) -> Number:
     """To eyes, a number that was scored on no query is no number, whatever stands in for it in the JSON."""
+    if isinstance(value, int):
+        return value  # a count; none is as good as any
     counts = aggregate.ledger.get("metrics", {}).get(name.partition(".")[0])
     return None if counts is not None and not counts.get("scored") else value
 
 
-def number_table(aggregate: AggregateMetrics) -> tuple[list[Column], list[list[Cell]]]:
+def number_table(aggregate: AggregateMetrics, form: str) -> tuple[list[Column], list[list[Cell]]]:
     """One row a number, with how many queries it was scored on."""
     columns = [
         Column("metric"),
@@ -98,5 +106,6 @@ def number_table(aggregate: AggregateMetrics) -> tuple[list[Column], list[list[C
         if isinstance(value, dict | list | str):
             continue  # what a newer version wrote
         count = counts.get(name.partition(".")[0], {})
-        rows.append([name, value, count.get("scored"), count.get("not_applicable")])
+        shown = value if form == "csv" else seen(aggregate, name, value)
+        rows.append([name, shown, count.get("scored"), count.get("not_applicable")])
     return columns, rows
