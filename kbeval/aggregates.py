@@ -153,7 +153,7 @@ def aggregate_runs(scoring: Scoring) -> Scored:
     made_from = provenance(scoring.session, scoring.golden, scoring.options)
     rows = scoring.source.settled_digests(scoring.session)
     totals = {run_id: found for run_id, _, found in run_totals(scoring)}
-    scored = Scored(scoring.runs, bad_rows=_bad_rows(scoring), warnings=list(scoring.golden.warnings))
+    scored = Scored(scoring.runs, bad_rows=bad_rows(scoring), warnings=list(scoring.golden.warnings))
     for run in scoring.runs:
         aggregate = _aggregate(scoring, totals.get(run.run_id, {}), run)
         aggregate.ledger = {**ledgers[run.run_id], **aggregate.ledger}
@@ -304,7 +304,8 @@ def _share(part: int, whole: int) -> float | None:
     return rounded_mean(Decimal(part), whole) if whole else None
 
 
-def _bad_rows(scoring: Scoring) -> list[BadRow]:
+def bad_rows(scoring: Scoring) -> list[BadRow]:
+    """The stored rows that cannot be read."""
     found = scoring.session.rows("SELECT run_id, query_id, fault FROM bad_rows ORDER BY run_id, query_id")
     return [BadRow(*row) for row in found]
 
@@ -328,27 +329,29 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
         yield from gap_warnings(
             f"run {run_id}",
             scoring.golden,
-            ledger["rows"],
-            ledger["unknown"],
+            (ledger["rows"], ledger["unknown"]),
             MISSING_TRACES if run_id in traces else treated,
+            "counted in totals only",
         )
 
 
 MISSING_TRACES = "counted as answered, with nothing in it"
 
 
-def gap_warnings(whose: str, golden: Golden, rows: int, unknown: int, treated: str) -> Iterator[str]:
+def gap_warnings(whose: str, golden: Golden, counts: tuple[int, int], treated: str, kept: str) -> Iterator[str]:
     """What to say where run and golden file have different queries.
 
-    `whose`: the run's. `treated`: what becomes of those without a row.
+    `whose`: the run's. `counts`: its rows, and those without a query. `treated`: what becomes of queries without a row.
+    `kept`: and of rows without a query.
     """
+    rows, unknown = counts
     if rows and rows == unknown:
         yield f"{whose}: none of its queries is in {golden.path}; is that the right golden file?"
         return
     if missing := len(golden) - (rows - unknown):
         yield f"{whose}: no row for {counted(missing, 'golden query', 'golden queries')}, {treated}"
     if unknown:
-        yield f"{whose}: {counted(unknown, 'row')} without a golden query, counted in totals only"
+        yield f"{whose}: {counted(unknown, 'row')} without a golden query, {kept}"
 
 
 def all_of_one_chunker(scoring: Scoring) -> bool:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kbeval.aggregates import MISSING_TRACES, gap_warnings, numbers_of, run_totals
+from kbeval.aggregates import MISSING_TRACES, bad_rows, gap_warnings, numbers_of, run_totals
 from kbeval.engine import Session
-from kbeval.errors import UsageError
+from kbeval.errors import BadRowsError, UsageError
 from kbeval.golden import Golden, load_golden
 from kbeval.golden.quick import read_quickly
-from kbeval.jsonlines import is_openable
+from kbeval.jsonlines import file_size, is_openable
 from kbeval.metrics import did_you_mean
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sources.traces import RUN_ID, is_right, open_trace
@@ -92,7 +92,7 @@ def _read_quickly(gold: Path, trace: Path, options: ScoreOptions) -> Numbers | N
     if not is_openable(gold) or not is_openable(trace):
         return None
     # Two hands need memory for both.
-    is_small = gold.stat().st_size + trace.stat().st_size <= _SMALL_BYTES
+    is_small = file_size(gold) + file_size(trace) <= _SMALL_BYTES
     with options.session(trace, [gold, trace], is_shared=is_small) as session:
         if is_small:
             # Nobody reads all of them, and what is read is quickly found again.
@@ -144,6 +144,8 @@ def _read_exactly(gold: str, trace: Path, options: ScoreOptions) -> Numbers:
         write_runs(database, [run])
         with open_scoring(database, golden, [RUN_ID], options) as scoring:
             numbers, warnings = _numbers(scoring, str(trace))
+            if bad := bad_rows(scoring):
+                raise BadRowsError([str(row) for row in bad], f"correct them in {trace}:")
     return numbers, [*run.warnings, *warnings]
 
 
@@ -156,5 +158,5 @@ def _numbers(scoring: Scoring, trace: str) -> Numbers:
         "SELECT (SELECT COUNT(*) FROM results), (SELECT COUNT(*) FROM missing_queries)"
     )
     unknown = rows - (len(scoring.golden) - missing)
-    gaps = gap_warnings(trace, scoring.golden, rows, unknown, MISSING_TRACES)
+    gaps = gap_warnings(trace, scoring.golden, (rows, unknown), MISSING_TRACES, "left out")
     return numbers, [*scoring.golden.warnings, *gaps]

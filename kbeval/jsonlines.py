@@ -49,18 +49,26 @@ def is_openable(path: Path) -> bool:
         return False  # whoever reads it exactly will say what is wrong
 
 
+def file_size(path: Path) -> int:
+    """How large it is; nothing where it has gone, as whoever opens it will find out."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
 def show_lines(session: Session, path: Path, name: str) -> bool:
     """Make a view of a file's lines; False where that cannot be done."""
     if not is_openable(path) or _holds(path, _SEPARATOR):
         return False
     # A character that is not in the file separates columns, so that each line is one.
     file = literal(verbatim(path.absolute()))
-    session.execute(
+    return _succeeds(
+        session,
         f"CREATE VIEW {name} AS SELECT line FROM read_csv({file}, columns = {{'line': 'VARCHAR'}},"
         f" auto_detect = false, header = false, delim = chr({_SEPARATOR}), quote = '', escape = '',"
-        f" compression = 'none', buffer_size = {_PIECE_BYTES}, max_line_size = {_PIECE_BYTES // 2}) WHERE line <> ''"
+        f" compression = 'none', buffer_size = {_PIECE_BYTES}, max_line_size = {_PIECE_BYTES // 2}) WHERE line <> ''",
     )
-    return True
 
 
 def _holds(path: Path, character: int) -> bool:
@@ -81,14 +89,23 @@ def _holds(path: Path, character: int) -> bool:
 
 def build(session: Session, name: str, file: str | None = None) -> None:
     """Make a relation as its file in sql/traces/ says, or another `file` there."""
-    relation = parse_relation(name, read_sql(f"traces/{file or name}.sql"))
-    session.execute(f"CREATE {session.kind_of(name, relation.kind)} {name} AS {relation.sql}")
+    session.execute(_statement(session, name, file))
 
 
 def opens(session: Session, name: str, file: str | None = None) -> bool:
     """Make the relation that opens the lines of a file; False where they cannot be opened so."""
+    return _succeeds(session, _statement(session, name, file))
+
+
+def _statement(session: Session, name: str, file: str | None) -> str:
+    relation = parse_relation(name, read_sql(f"traces/{file or name}.sql"))
+    return f"CREATE {session.kind_of(name, relation.kind)} {name} AS {relation.sql}"
+
+
+def _succeeds(session: Session, sql: str) -> bool:
+    """Run a statement; False where the file is not as it must be for it, or has gone."""
     try:
-        build(session, name, file)
+        session.execute(sql)
     except (duckdb.InterruptException, duckdb.OutOfMemoryException):
         raise
     except duckdb.Error:

@@ -36,10 +36,22 @@ if TYPE_CHECKING:
 SLICE_FIELDS = ("category", "difficulty", "lang", "tags", "group")
 # Sizes are added up as floats; a hit that overlaps by exactly the share that is asked for must not fail by a hair.
 _OVERLAP_TOLERANCE = 1e-9
-# What `answered` counts, by the relation that it has it from.
+# What `answered` has from a relation, by the columns there and by what it calls them itself.
 _COUNTED = {
-    "citation_matches": ("n_citations", "n_citations_resolved"),
-    "rule_matches": ("n_rules", "n_rules_broken"),
+    "citation_matches": {"n_citations": "n_citations", "n_citations_resolved": "n_citations_resolved"},
+    "rule_matches": {"n_rules": "n_rules", "n_rules_broken": "n_rules_broken"},
+    "anchor_checks": {
+        "complete_rank": "supports_complete_rank",
+        "names_folders": "names_folders",
+        "in_scope": "in_scope",
+        "has_references": "has_references",
+        "cites_support": "cites_support",
+        "total_ms": "elapsed_ms",
+        "judge_groundedness": "judge_groundedness",
+        "judge_correctness": "judge_correctness",
+        "judge_tokens": "judge_tokens",
+        "judge_cost_usd": "judge_cost_usd",
+    },
 }
 _NUMBER_TYPE = re.compile(
     r"U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL\(\d+,\s*\d+\)|BOOLEAN|BIGNUM|\"NULL\""
@@ -161,9 +173,7 @@ class Scoring:
         """Relations that are empty here: about imported rows, where there are none; and what no metric asks for."""
         found: dict[str, Loader] = {}
         if "anchors" not in self.systems and not self.golden.has("gold_supports"):
-            names = ("complete_rank", "names_folders", "in_scope", "has_references", "cites_support", "total_ms")
-            judged = ("judge_groundedness", "judge_correctness", "judge_tokens", "judge_cost_usd")
-            found["anchor_checks"] = _view("anchor_checks", _nothing("result_no", *names, *judged))
+            found["anchor_checks"] = _view("anchor_checks", _nothing("result_no", *_COUNTED["anchor_checks"]))
             found["support_matches"] = _view("support_matches", _nothing("result_no", "position", "rank"))
             hit = ("result_no", "position", "rank", "support_no")
             found["support_hits"] = _view("support_hits", f"SELECT *, '' AS chunk_id FROM ({_nothing(*hit)})")
@@ -173,9 +183,9 @@ class Scoring:
         # What no metric asks for need not be found out.
         if self.options.only:
             asked = " ".join(f"{metric.over} {metric.expression}" for metric in self.metrics)
-            for name, counts in _COUNTED.items():
-                if not any(count in asked for count in counts):
-                    found[name] = _view(name, _nothing("result_no", *counts))
+            for name, columns in _COUNTED.items():
+                if not any(re.search(rf"\b{column}\b", asked) for column in columns.values()):
+                    found[name] = _view(name, _nothing("result_no", *columns))
         return found
 
     def _load_settings(self, session: Session) -> None:

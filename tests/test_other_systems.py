@@ -290,7 +290,7 @@ def test_marks_empty_lines_repeats_and_other_line_ends_do_no_harm(
     trace.write_bytes(b"\xef\xbb\xbf" + "\r\n\r\n".join([wrong, *lines, ""]).encode())
     code, found, err = one_go(capsys, gold, trace)
     assert (code, found["precision"]) == (0, 1.0)
-    assert "1 repeated traces; the last of each question counts" in err
+    assert "1 repeated trace; the last of each question counts" in err
 
 
 def test_a_question_without_a_trace_counts_as_answered_with_nothing(

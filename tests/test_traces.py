@@ -27,7 +27,7 @@ from kbeval.scoring import ScoreOptions
 from kbeval.sources.traces import is_right, open_trace
 from tests import system_oracles
 
-IDS = ("c1", "c2", "c3", "7", "1e5", "true", "nan", "{x", "é", "[1]", " c1")
+IDS = ("c1", "c2", "c3", "7", "1e5", "true", "nan", "{x", "é", "[1]", " c1", "[[c1]]")
 CLAIMS = (
     "",
     "nine EUROS",
@@ -40,6 +40,8 @@ CLAIMS = (
     "15 minutes",
     "[fifteen]",
     "ﬁFTEEN and Straße",
+    "NOT İN CONTEXT",
+    "ΣΊΣΥΦΟΣ, again",
 )
 
 
@@ -52,7 +54,9 @@ TRACE = st.fixed_dictionaries(
     {"qid": mostly(st.sampled_from([f"t{n}" for n in range(6)]), "", None, 3, "3", True, "a\x00b", ["t1"])},
     optional={
         "q": mostly(st.just("what?"), None, 5),
-        "retrieved_ids": mostly(st.lists(st.sampled_from(IDS), max_size=4), None, "c1", {}, [1], [None], [""], [1.5]),
+        "retrieved_ids": mostly(
+            st.lists(st.sampled_from(IDS), max_size=4), None, "c1", {}, [1], [None], [""], [1.5], ["[]"], ['{"a": 1}']
+        ),
         "answer_json": mostly(
             st.fixed_dictionaries(
                 {},
@@ -76,7 +80,10 @@ ITEM = st.fixed_dictionaries(
     {
         "answerable": mostly(st.booleans(), "true", 1, None),
         "gold_claim_substr": mostly(
-            st.lists(st.sampled_from(["Nine euros", "abc", "fifteen", "12345", "strasse"]), max_size=2), "x", [""], [7]
+            st.lists(st.sampled_from(["Nine euros", "abc", "fifteen", "12345", "strasse", "σίσυφος"]), max_size=2),
+            "x",
+            [""],
+            [7],
         ),
         "gold_citations": mostly(st.lists(st.sampled_from(IDS), max_size=2), None, "c1", [None], [3]),
     },
@@ -117,7 +124,7 @@ def options() -> ScoreOptions:
     st.lists(ITEM, min_size=1, max_size=5),
     st.lists(TRACE, max_size=6),
     st.lists(st.booleans(), min_size=5, max_size=5),
-    st.sampled_from(["\n", "\r\n", "\n\n", "\n  \n"]),
+    st.sampled_from(["\n", "\r\n", "\r", "\n\n", "\n  \n"]),
 )
 def test_both_ways_of_reading_give_the_same_numbers_and_the_same_faults(
     labels: list[dict[str, Any]], traces: list[dict[str, Any]], spelt: list[bool], end: str
@@ -304,10 +311,6 @@ ACCENTED = "a" + "é" * 60
         ([PLAIN_ITEM], [{"qid": "t0", "retrieved_ids": ["c1"], "answer_json": {"claim": ACCENTED}}]),
         ([PLAIN_ITEM], [PLAIN, {"qid": "7", "q": "?", "retrieved_ids": ["c1"], "answer_json": None}]),
         ([PLAIN_ITEM], [{**PLAIN, "retrieved_ids": ["2024"]}, {"qid": "t9", "answer_json": {}}]),
-        (
-            [{**PLAIN_ITEM, "gold_citations": []}],
-            [{**PLAIN, "retrieved_ids": ["{}"], "answer_json": {"citations": ["{}"]}}],
-        ),
     ],
 )
 def test_what_the_engine_stumbles_over_is_scored_all_the_same(
@@ -393,3 +396,65 @@ def test_a_trace_that_needs_more_memory_says_so(tmp_path: Path) -> None:
         score_trace(str(gold), str(trace), options=ScoreOptions(memory_limit="16MB"))
     found, _ = score_trace(str(gold), str(trace), options=ScoreOptions(memory_limit="100MB"))
     assert found["answered"] == len(numbers)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"gold_supports": [{"rel_path": "a.md"}], "required_support_groups": [[0]]},
+        {"gold_supports": []},
+        {"expected_spans": [{"doc_id": "d", "kind": "line", "start": 1, "end": 2}]},
+        {"expected_doc_ids": ["d"], "must_contain": ["x"], "forbidden": ["y"], "category": "c", "tags": ["t"]},
+    ],
+)
+def test_labels_for_other_systems_in_a_gold_file_change_nothing(tmp_path: Path, more: dict[str, Any]) -> None:
+    gold, trace = write_pair(tmp_path, [{**PLAIN_ITEM, **more}], [PLAIN])
+    numbers, warnings = score_trace(str(gold), str(trace), options=ScoreOptions())
+    assert (numbers["precision"], numbers["chr"], numbers["recall@k"], warnings) == (1, 1, 1, [])
+
+
+@pytest.mark.parametrize("id_", ["[]", "{}", '["a"]', '[["a",],]', '[{"a": NaN}]'])
+def test_an_id_that_no_row_could_hold_is_refused(tmp_path: Path, id_: str) -> None:
+    gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [{**PLAIN, "retrieved_ids": ["c1", id_]}])
+    with pytest.raises(KbevalError, match="line 1: retrieved_ids is not a list of ids"):
+        score_trace(str(gold), str(trace), options=ScoreOptions())
+
+
+@pytest.mark.parametrize("id_", ["[[a]]", "[x]", "{x}", "[1]", "[", '["'])
+def test_an_id_with_brackets_is_an_id(tmp_path: Path, id_: str) -> None:
+    gold, trace = write_pair(
+        tmp_path,
+        [{**PLAIN_ITEM, "gold_citations": [id_]}],
+        [{**PLAIN, "retrieved_ids": [id_], "answer_json": {"claim": "fifteen", "citations": [id_]}}],
+    )
+    assert score_trace(str(gold), str(trace), options=ScoreOptions())[0]["precision"] == 1
+
+
+def test_a_sigma_is_one_letter_wherever_it_stands(tmp_path: Path) -> None:
+    item = {**PLAIN_ITEM, "gold_claim_substr": ["σίσυφος"]}
+    answer = {"claim": "ΣΊΣΥΦΟΣ.", "citations": ["c1"]}
+    gold, trace = write_pair(tmp_path, [item], [{**PLAIN, "answer_json": answer}])
+    assert score_trace(str(gold), str(trace), options=ScoreOptions())[0]["precision"] == 1
+    assert _read_exactly(str(gold), trace, options())[0]["answer_precision"] == 1
+
+
+def test_a_file_that_goes_away_while_it_is_opened_is_said_to_be_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [PLAIN])
+    # They were there when it was asked whether they are.
+    monkeypatch.setattr("kbeval.grounded.is_openable", lambda _: True)
+    monkeypatch.setattr("kbeval.jsonlines.is_openable", lambda _: True)
+    monkeypatch.setattr("kbeval.jsonlines._holds", lambda _, __: False)
+    trace.unlink()
+    with pytest.raises(KbevalError, match=r"there is no file .*trace\.jsonl"):
+        score_trace(str(gold), str(trace), options=ScoreOptions())
+    gold.unlink()
+    with pytest.raises(KbevalError, match="there is no such golden file"):
+        score_trace(str(gold), str(trace), options=ScoreOptions())
+
+
+def test_a_device_without_an_end_is_not_read(tmp_path: Path) -> None:
+    gold, _ = write_pair(tmp_path, [PLAIN_ITEM], [PLAIN])
+    with pytest.raises(KbevalError, match="/dev/zero is a device, not a file"):
+        score_trace(str(gold), "/dev/zero", options=ScoreOptions())

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from kbeval.errors import GoldenError
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class Plain(str):
@@ -137,7 +140,7 @@ def as_entry(value: Any, line: int) -> Entry:  # noqa: ANN401  (whatever a file 
 
 
 def _read_jsonl(text: str) -> Iterator[Entry]:
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, line in enumerate(_LINE_END.split(text), start=1):
         if not line.strip():
             continue
         try:

@@ -12,7 +12,7 @@ from typing import Any
 from kbeval.errors import KbevalError, UsageError
 from kbeval.files import write_whole
 from kbeval.importers import APART, ImportedRun
-from kbeval.importers.lines import ImportFaultError, id_of, objects, read_text, written
+from kbeval.importers.lines import ImportFaultError, id_of, is_container, objects, read_text, written
 
 RESULTS, CONFIG, METRICS, SUMMARY = "results.jsonl", "config.json", "metrics.json", "summary.md"
 CUT_AT = 200
@@ -72,7 +72,7 @@ def _hit_fault(chunk: Mapping[str, Any]) -> str | None:
     rank, chunk_id = chunk.get("rank"), chunk.get("chunk_id")
     if rank is not None and (type(rank) is not int or not 1 <= rank < 2**63):
         return f"a rank in retrieved_chunks is {rank!r:.40}, not a whole number from 1"
-    if chunk_id is not None and id_of(chunk_id) is None:
+    if chunk_id is not None and (id_of(chunk_id) is None or is_container(str(chunk_id))):
         return "a chunk_id in retrieved_chunks is not text"
     return None
 

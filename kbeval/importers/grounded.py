@@ -9,6 +9,7 @@ from typing import Any
 
 from kbeval.importers import APART, ImportedRun
 from kbeval.importers.lines import ImportFaultError, id_of, ids_of, objects, written
+from kbeval.text import counted
 
 REFUSAL = "not in context"
 # Fields that mean something in our rows, and nothing in a trace.
@@ -35,7 +36,7 @@ def read_trace(path: Path, run_id: str, suite: str = "grounded") -> ImportedRun:
                 faults.append(f"line {number}: {error}")
     if faults:
         raise ImportFaultError(path, faults, has_rows=bool(rows))
-    warnings = [f"{path}: {repeated:,} repeated traces; the last of each question counts"] if repeated else []
+    warnings = [f"{path}: {counted(repeated, 'repeated trace')}; the last of each question counts"] if repeated else []
     if not rows:
         warnings.append(f"{path}: it holds no traces")
     elif not is_trace:

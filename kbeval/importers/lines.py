@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from kbeval.errors import KbevalError
+
+# The engine takes such lists for JSON.
+_TRAILING_COMMA = re.compile(r",\s*([\]}])")
 
 
 class ImportFaultError(KbevalError):
@@ -27,6 +31,9 @@ class ImportFaultError(KbevalError):
 def read_text(path: Path) -> str:
     """A file's text, with or without a byte-order mark."""
     try:
+        if path.is_char_device() or path.is_block_device():
+            msg = f"{path} is a device, not a file"
+            raise KbevalError(msg)
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         msg = f"there is no file {path}"
@@ -76,10 +83,23 @@ def id_of(value: Any) -> str | None:  # noqa: ANN401  (whatever stands there)
     return value if "\x00" not in value and value.encode("utf-8", "replace").decode() == value else None
 
 
+def is_container(text: str) -> bool:
+    """Is it a list or an object, written as text? In a stored row it could not be told from one."""
+    if text[:2] not in ('{"', '["', "[[", "[{", "{}", "[]"):
+        return False
+    try:
+        json.loads(_TRAILING_COMMA.sub(r"\1", text))
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def ids_of(value: Any) -> list[str] | None:  # noqa: ANN401
     """A list of ids; nothing is an empty one. None where it is something else."""
     if not isinstance(value, list):
         return [] if value is None else None
+    if any(isinstance(item, str) and is_container(item) for item in value):
+        return None
     if all(type(item) is str and item.isascii() and item.isprintable() for item in value) and all(value):
         return value
     found = [id_of(item) for item in value]
