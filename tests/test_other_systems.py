@@ -759,14 +759,18 @@ def test_runs_with_latencies_are_compared_exported_and_framed(
     )
 
 
+def scored_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[str, list[str]]:
+    """A database with the run of the fixtures, and the lines that scoring it prints."""
+    database = str(tmp_path / "runs.db")
+    imported(capsys, "anchors", str(HYBRID), "--db", database)
+    assert run(["score", "--all", "--db", database, "--golden", str(FIXTURES / "anchors" / "golden.yaml")]) == 0
+    return database, capsys.readouterr().out.splitlines()
+
+
 def test_the_table_of_scores_shows_what_each_system_is_about(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    database = str(tmp_path / "runs.db")
-    imported(capsys, "anchors", str(HYBRID), "--db", database)
-    golden = str(FIXTURES / "anchors" / "golden.yaml")
-    assert run(["score", "--all", "--db", database, "--golden", golden]) == 0
-    head, row = capsys.readouterr().out.splitlines()
+    database, (head, row) = scored_table(tmp_path, capsys)
     assert head.split()[1:3] == ["queries", "failed"]
     assert dict(zip(head.split()[3:], row.split()[3:], strict=True)) == {
         "support_any@5": "1.0000",
@@ -788,11 +792,7 @@ def test_the_table_of_scores_shows_what_each_system_is_about(
 def test_numbers_that_nothing_was_scored_on_are_none_to_eyes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    database = str(tmp_path / "runs.db")
-    imported(capsys, "anchors", str(HYBRID), "--db", database)
-    golden = str(FIXTURES / "anchors" / "golden.yaml")
-    assert run(["score", "--all", "--db", database, "--golden", golden]) == 0
-    capsys.readouterr()
+    database, _ = scored_table(tmp_path, capsys)
     assert run(["runs", "--db", database]) == 0
     head, row = capsys.readouterr().out.splitlines()
     assert head.split()[-3:] == ["rows", "support_any@5", "support_mrr"]
