@@ -289,6 +289,10 @@ class Session:
         except duckdb.OutOfMemoryException as error:
             msg = f"not enough memory for this: {first_line(error)}; give more with --memory-limit"
             raise KbevalError(msg) from error
+        except duckdb.FatalException as error:
+            # It gives up for good where memory ends while it keeps something, and says no more than that it did.
+            msg = f"the engine had to give up: {first_line(error)}; more memory may help: --memory-limit"
+            raise KbevalError(msg) from error
         except UnicodeDecodeError as error:
             # The engine quotes data in its messages, and cuts it in the middle of a character.
             msg = "Invalid Input Error: a value is not what was expected"

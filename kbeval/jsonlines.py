@@ -87,17 +87,20 @@ def _holds(path: Path, character: int) -> bool:
     return is_empty
 
 
-def build(session: Session, name: str, file: str | None = None) -> None:
-    """Make a relation as its file in sql/traces/ says, or another `file` there."""
-    session.execute(_statement(session, name, file))
+def build(session: Session, name: str) -> None:
+    """Make a relation as its file in sql/traces/ says."""
+    session.execute(_statement(session, name))
 
 
 def opens(session: Session, name: str, file: str | None = None) -> bool:
-    """Make the relation that opens the lines of a file; False where they cannot be opened so."""
+    """Make the relation that opens the lines of a file, as its own file in sql/traces/ says or another there.
+
+    False where the lines cannot be opened so.
+    """
     return _succeeds(session, _statement(session, name, file))
 
 
-def _statement(session: Session, name: str, file: str | None) -> str:
+def _statement(session: Session, name: str, file: str | None = None) -> str:
     relation = parse_relation(name, read_sql(f"traces/{file or name}.sql"))
     return f"CREATE {session.kind_of(name, relation.kind)} {name} AS {relation.sql}"
 
@@ -106,7 +109,7 @@ def _succeeds(session: Session, sql: str) -> bool:
     """Run a statement; False where the file is not as it must be for it, or has gone."""
     try:
         session.execute(sql)
-    except (duckdb.InterruptException, duckdb.OutOfMemoryException):
+    except duckdb.InterruptException:
         raise
     except duckdb.Error:
         return False
@@ -145,7 +148,7 @@ def all_are(session: Session, lines: str, is_right: Callable[[dict[str, Any]], b
     """Do all lines have the right structure? To be asked where values look odd: it takes as long as all the rest."""
     try:
         found = session.rows(f"SELECT DISTINCT json_structure(line) FROM {lines} LIMIT {_MOST_SHAPES}")
-    except (duckdb.InterruptException, duckdb.OutOfMemoryException):
+    except duckdb.InterruptException:
         raise
     except duckdb.Error:
         return False

@@ -37,7 +37,7 @@ SLICE_FIELDS = ("category", "difficulty", "lang", "tags", "group")
 # Sizes are added up as floats; a hit that overlaps by exactly the share that is asked for must not fail by a hair.
 _OVERLAP_TOLERANCE = 1e-9
 # What `answered` has from a relation, by the columns there and by what it calls them itself.
-_COUNTED = {
+_ANSWERED_FROM = {
     "citation_matches": {"n_citations": "n_citations", "n_citations_resolved": "n_citations_resolved"},
     "rule_matches": {"n_rules": "n_rules", "n_rules_broken": "n_rules_broken"},
     "anchor_checks": {
@@ -173,7 +173,7 @@ class Scoring:
         """Relations that are empty here: about imported rows, where there are none; and what no metric asks for."""
         found: dict[str, Loader] = {}
         if "anchors" not in self.systems and not self.golden.has("gold_supports"):
-            found["anchor_checks"] = _view("anchor_checks", _nothing("result_no", *_COUNTED["anchor_checks"]))
+            found["anchor_checks"] = _view("anchor_checks", _nothing("result_no", *_ANSWERED_FROM["anchor_checks"]))
             found["support_matches"] = _view("support_matches", _nothing("result_no", "position", "rank"))
             hit = ("result_no", "position", "rank", "support_no")
             found["support_hits"] = _view("support_hits", f"SELECT *, '' AS chunk_id FROM ({_nothing(*hit)})")
@@ -183,7 +183,7 @@ class Scoring:
         # What no metric asks for need not be found out.
         if self.options.only:
             asked = " ".join(f"{metric.over} {metric.expression}" for metric in self.metrics)
-            for name, columns in _COUNTED.items():
+            for name, columns in _ANSWERED_FROM.items():
                 if not any(re.search(rf"\b{column}\b", asked) for column in columns.values()):
                     found[name] = _view(name, _nothing("result_no", *columns))
         return found

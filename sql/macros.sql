@@ -24,6 +24,9 @@ CREATE MACRO is_json_container(t) AS left(t, 2) IN ('{"', '["', '[[', '[{', '{}'
 CREATE MACRO different(l)   AS CASE WHEN len(l) < 2 THEN l ELSE list_distinct(l) END;
 CREATE MACRO n_different(l) AS CASE WHEN len(l) < 2 THEN len(l) ELSE COALESCE(list_unique(l), 0) END;
 
+-- Text as it is looked for in other text: whatever its case, and a sigma is one letter wherever it stands in a word.
+CREATE MACRO folded(t) AS replace(lower(nfc_normalize(t)), 'ς', 'σ');
+
 -- What a stored row is known by: another value for any other text in it.
 CREATE MACRO row_hash(query_id, result_json) AS
     md5_number(concat(length(CAST(query_id AS VARCHAR)), ':', CAST(query_id AS VARCHAR), CAST(result_json AS VARCHAR)));

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from kbeval.engine import Session
-from kbeval.errors import UsageError
+from kbeval.errors import KbevalError, UsageError
 from tests.workspace import Workspace, hits
 
 
@@ -99,3 +99,14 @@ def test_only_what_a_dead_session_left_is_removed(tmp_path: Path, monkeypatch: p
         left = {path.name for path in tmp_path.iterdir()}
     assert left == {mine.name, "kbeval-spill-young", "kbeval-spill-no-lock", "kbeval-spill-link"}
     assert not mine.exists()
+
+
+def test_an_engine_that_gives_up_for_good_is_one_line_with_advice() -> None:
+    def give_up() -> None:
+        msg = "FATAL Error: Failed: database has been invalidated because of a previous fatal error.\nmore"
+        raise duckdb.FatalException(msg)
+
+    with Session() as session, pytest.raises(KbevalError) as caught:
+        session.waiting(give_up)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith("more memory may help: --memory-limit")

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from kbeval import __version__
-from kbeval.cli import common
+from kbeval.cli.answer import ANSWER
 from kbeval.errors import KbevalError
 from kbeval.text import shown
 
@@ -94,7 +94,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code: 0 done, 1 the answer is no, 2 could not, 130 interrupted."""
-    common.answer(0)
+    ANSWER.say(0)
     try:
         code = cli.main(args=arguments, prog_name="kbeval", standalone_mode=False)
         if sys.stdout is not None:
@@ -104,7 +104,7 @@ def run(arguments: list[str]) -> int:
     except SystemExit:
         # Whoever read our output has stopped, as `| head` does, and click leaves then. That is no failure, and a no
         # stays a no.
-        code = common.answered()
+        code = ANSWER.code
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("KBEVAL_DEBUG"):
             raise

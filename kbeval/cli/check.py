@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from kbeval.cli import common
+from kbeval.cli.answer import ANSWER
 from kbeval.text import counted, shown
 
 
@@ -35,7 +36,7 @@ def check_command(runs: tuple[str, ...], form: str, **flags: Any) -> int:  # noq
         with open_scoring(database, golden, list(runs) or None, options) as scoring:
             findings = check_workspace(scoring)
             looked_at = len(scoring.runs)
-    common.answer(1 if findings else 0)
+    ANSWER.say(1 if findings else 0)
     if form == "json":
         common.print_json(
             [{"finding": f.kind, "count": f.count, "examples": list(f.examples), "advice": f.advice} for f in findings]

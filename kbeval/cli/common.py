@@ -22,22 +22,6 @@ from kbeval.text import cut, shown
 if TYPE_CHECKING:
     from kbeval.scoring import ScoreOptions
 
-# What the command has found out by now: 0, or 1 where the answer is no.
-_answer = 0
-
-
-def answer(code: int) -> int:
-    """Say the answer before it is printed: it stands even where nobody reads what is printed."""
-    global _answer  # noqa: PLW0603  (one process answers one question)
-    _answer = code
-    return code
-
-
-def answered() -> int:
-    """The answer that was said last."""
-    return _answer
-
-
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 

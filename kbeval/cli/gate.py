@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbeval.cli import common
+from kbeval.cli.answer import ANSWER
 from kbeval.render.table import FORMATS
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def gate_command(run: str, form: str, **flags: Any) -> int:  # noqa: ANN401  (cl
             skip_bad_rows=skip,
         )
         found = check_gates(run, table, db=database, golden=settings.golden(), options=options)
-    code = common.answer(0 if found.passed else 1)
+    code = ANSWER.say(0 if found.passed else 1)
     _print(found, form)
     for warning in found.warnings:
         common.warn(warning)

@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from kbeval.cli import common
+from kbeval.cli.answer import ANSWER
 
 
 @click.command("grounded")
@@ -35,7 +36,7 @@ def grounded_command(gold: str, trace: str, k: int, gates: str | None, **flags: 
     with common.Progress() as progress:
         options = settings.score_options(on_step=progress.step)
         found, warnings = score_trace(gold, trace, k=k, gates=limits, options=options)
-    code = common.answer(0 if found["pass"] else 1)
+    code = ANSWER.say(0 if found["pass"] else 1)
     common.print_json(found)
     for warning in warnings:
         common.warn(warning)

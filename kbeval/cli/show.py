@@ -196,7 +196,7 @@ def _print_citations(citations: Any, real: Sequence[bool]) -> None:  # noqa: ANN
         click.echo(f"  {'citation':20} {shown(json.dumps(place or citation, ensure_ascii=False))}  ({verdict})")
 
 
-def _label(item: Any) -> str:  # noqa: ANN401  (whatever the golden file holds)
+def _label(item: object) -> str:
     if isinstance(item, str):
         return item
     if isinstance(item, dict) and "rel_path" in item:

@@ -151,7 +151,7 @@ def from_row(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, **{name: value for name, value in apart.items() if name != _UNRANKED}}
 
 
-def _unranked(chunk: Any, was_null: bool | None) -> Any:  # noqa: ANN401  (whatever is stored)
+def _unranked(chunk: object, was_null: bool | None) -> object:
     """A chunk as it came: without the rank that it was given, or with a null in its place."""
     if was_null is None or not isinstance(chunk, dict):
         return chunk

@@ -8,22 +8,22 @@ from kbeval.metrics import short_name
 from kbeval.model import AggregateMetrics, Number
 from kbeval.render.table import Cell, Column
 
-# What a person looks at first: how much was scored, and then what the run is about.
+# What a person looks at first: how much was scored, and then what a run of this system is about. None: a knowledge
+# base's own.
 COUNTS = ("total_queries", "failed_queries")
-HEADLINES = (
-    "hit_at_k.1",
-    "hit_at_k.5",
-    "hit_at_k.10",
-    "mrr",
-    "recall_at_k_doc.5",
-    "precision_at_k_chunk.5",
-    "citation_coverage",
-    "groundedness",
-    "refusal_correctness",
-)
-# The same for imported runs, by a metric that only theirs have.
-IMPORTED_HEADLINES = {
-    "error_rate": (
+HEADLINES = {
+    None: (
+        "hit_at_k.1",
+        "hit_at_k.5",
+        "hit_at_k.10",
+        "mrr",
+        "recall_at_k_doc.5",
+        "precision_at_k_chunk.5",
+        "citation_coverage",
+        "groundedness",
+        "refusal_correctness",
+    ),
+    "anchors": (
         "support_recall_any_at_k.5",
         "support_recall_all_at_k.5",
         "support_mrr",
@@ -31,7 +31,7 @@ IMPORTED_HEADLINES = {
         "abstention_accuracy",
         "latency_ms.p95",
     ),
-    "answer_precision": (
+    "grounded": (
         "answer_precision",
         "citation_hit_rate",
         "under_refusal_rate",
@@ -39,13 +39,15 @@ IMPORTED_HEADLINES = {
         "citation_recall_at_k.5",
     ),
 }
-# Where there is room for two, by the system that the runs are of.
+# Where there is room for two.
 FIRST_HEADLINES = {
     None: ("hit_at_k.5", "mrr"),
     "anchors": ("support_recall_any_at_k.5", "support_mrr"),
     "grounded": ("answer_precision", "citation_hit_rate"),
 }
-_IN_ORDER = (*COUNTS, *HEADLINES, *(name for names in IMPORTED_HEADLINES.values() for name in names))
+# The system of stored numbers, by a metric that no other has.
+_SYSTEMS = {"error_rate": "anchors", "answer_precision": "grounded"}
+_IN_ORDER = [name.partition(".")[0] for name in (*COUNTS, *(name for names in HEADLINES.values() for name in names))]
 
 Scored = tuple[str, str | None, AggregateMetrics]
 
@@ -74,14 +76,12 @@ def score_table(
 
 def _place(name: str) -> int:
     """Where a number stands: counts first, a metric's values of k side by side, what is the user's own last."""
-    metrics = [headline.partition(".")[0] for headline in _IN_ORDER]
     metric = name.partition(".")[0]
-    return metrics.index(metric) if metric in metrics else len(metrics)
+    return _IN_ORDER.index(metric) if metric in _IN_ORDER else len(_IN_ORDER)
 
 
 def _headlines(aggregate: AggregateMetrics) -> tuple[str, ...]:
-    found = (names for metric, names in IMPORTED_HEADLINES.items() if metric in aggregate.extra)
-    return next(found, HEADLINES)
+    return HEADLINES[next((system for metric, system in _SYSTEMS.items() if metric in aggregate.extra), None)]
 
 
 def seen(aggregate: AggregateMetrics, name: str, value: Number) -> Number:

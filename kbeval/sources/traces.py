@@ -97,9 +97,8 @@ def open_trace(session: Session, path: Path) -> TraceSource | None:
     if not opens(session, "traces") and not opens(session, "traces", "traces_with_gaps"):
         return None
     ((traces, questions),) = session.rows("SELECT COUNT(*), COUNT(DISTINCT query_id) FROM traces")
-    if not 0 < traces == questions or has_any(
-        session, "traces", "COALESCE(is_odd, true) OR COALESCE(query_id, '') = ''"
-    ):
+    odd = "COALESCE(is_odd, true) OR COALESCE(query_id, '') = ''"
+    if not 0 < traces == questions or has_any(session, "traces", odd):
         return None
     # A file in which no line says anything is another file, which the importer tells.
     says = "retrieved IS NOT NULL OR claim IS NOT NULL OR cited IS NOT NULL"

@@ -1,7 +1,6 @@
 -- claim_rules: strings of which a claim must hold at least one. Those below five characters prove nothing.
--- A sigma is one letter, wherever it stands in a word.
 -- columns: query_id, needle (as it is compared)
 -- kind: table
-SELECT query_id, replace(lower(nfc_normalize(needle)), 'ς', 'σ') AS needle
+SELECT query_id, folded(needle) AS needle
 FROM (SELECT e.id AS query_id, UNNEST(e.gold_claim_substr) AS needle FROM golden_entries)
 WHERE length(needle) >= 5

@@ -7,7 +7,7 @@ SELECT
     position,
     COALESCE(hit.rel_path, hit.doc_path)                                   AS path,
     canonical_headings(hit.heading_path)                                   AS headings,
-    replace(lower(nfc_normalize(COALESCE(hit.text, hit.snippet, ''))), 'ς', 'σ') AS text,
+    folded(COALESCE(hit.text, hit.snippet, ''))                            AS text,
     COALESCE(hit.text, hit.snippet) IS NULL
         OR (ends_with(COALESCE(hit.text, hit.snippet), '...')
             AND length(COALESCE(hit.text, hit.snippet)) BETWEEN 200 AND 203) AS is_cut

@@ -3,5 +3,5 @@
 SELECT t.rowid AS result_no, COUNT(*) AS n
 FROM traces AS t
 JOIN claim_rules AS c ON c.query_id = t.query_id
-WHERE CONTAINS(REPLACE(LOWER(nfc_normalize(t.claim)), 'ς', 'σ'), c.needle)
+WHERE CONTAINS(folded(t.claim), c.needle)
 GROUP BY t.rowid
