@@ -281,6 +281,28 @@ def test_no_answers_at_all_are_precise_but_over_cautious(
     assert (code, found["pass"]) == (1, False)
 
 
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        # Nothing here is unanswerable, so nothing was answered that should not have been.
+        ({"claim": "it costs nine euros", "citations": ["c1"]}, {"precision": 1.0, "chr": 1.0, "under_refusal": 0.0}),
+        ({"claim": "  NOT in Context \n", "citations": []}, {"refused": 1, "precision": 1.0, "over_refusal": 1.0}),
+        ({"claim": "it costs nine euros", "citations": ["c1", "c9"]}, {"precision": 0.0, "chr": 0.0, "recall@k": 1.0}),
+        # `nine` is a gold claim too, and too short to prove anything.
+        ({"claim": "nine", "citations": ["c1"]}, {"precision": 0.0, "chr": 1.0}),
+    ],
+)
+def test_one_question_is_judged_as_it_should_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], answer: dict[str, Any], expected: dict[str, float]
+) -> None:
+    labels = {"answerable": True, "gold_claim_substr": ["nine", "Nine Euros"], "gold_citations": ["c1"]}
+    gold, trace = tmp_path / "gold.jsonl", tmp_path / "trace.jsonl"
+    gold.write_text(json.dumps({"qid": "t", "question": "?", **labels}))
+    trace.write_text(json.dumps({"qid": "t", "q": "?", "retrieved_ids": ["c0", "c1"], "answer_json": answer}))
+    _, found, _ = one_go(capsys, gold, trace)
+    assert {name: found[name] for name in expected} == expected
+
+
 def test_marks_empty_lines_repeats_and_other_line_ends_do_no_harm(
     pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -361,7 +383,7 @@ def test_a_broken_trace_names_its_line(
 
 def test_files_that_are_not_there_are_named(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = one_go(capsys, pair[0], Path("gone.jsonl"))
-    assert (code, err) == (2, "kbeval: there is no file gone.jsonl\n")
+    assert (code, err) == (2, "kbeval: there is no file gone.jsonl; check its name\n")
     code, _, err = one_go(capsys, Path("gone.jsonl"), pair[1])
     assert (code, err) == (2, "kbeval: gone.jsonl: there is no such golden file; check its name\n")
 

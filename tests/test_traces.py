@@ -456,5 +456,5 @@ def test_a_file_that_goes_away_while_it_is_opened_is_said_to_be_gone(
 
 def test_a_device_without_an_end_is_not_read(tmp_path: Path) -> None:
     gold, _ = write_pair(tmp_path, [PLAIN_ITEM], [PLAIN])
-    with pytest.raises(KbevalError, match="/dev/zero is a device, not a file"):
+    with pytest.raises(KbevalError, match="/dev/zero is a device; name a file"):
         score_trace(str(gold), "/dev/zero", options=ScoreOptions())

@@ -32,11 +32,14 @@ def read_text(path: Path) -> str:
     """A file's text, with or without a byte-order mark."""
     try:
         if path.is_char_device() or path.is_block_device():
-            msg = f"{path} is a device, not a file"
+            msg = f"{path} is a device; name a file"
+            raise KbevalError(msg)
+        if path.is_dir():
+            msg = f"{path} is a directory; name a file"
             raise KbevalError(msg)
         return path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
-        msg = f"there is no file {path}"
+        msg = f"there is no file {path}; check its name"
         raise KbevalError(msg) from None
     except UnicodeDecodeError as error:
         msg = f"{path} is not text in UTF-8 (byte {error.start:,})"
