@@ -341,7 +341,7 @@ class Outline:
         with contextlib.closing(sqlite3.connect(path)) as connection:
             connection.executescript(read_sql("schema.sql"))
         # By spans, because then no relation is replaced by a simpler one.
-        options = replace(options, matching="span", lazily=True, on_step=None)
+        options = replace(options, match="span", lazily=True, on_step=None)
         self._scoring = self._stack.enter_context(open_scoring(path, None, None, options))
         prepare(self._scoring)
 

@@ -64,7 +64,13 @@ def matching_sentence(report: CompareReport) -> str:
     """How hits were told right from wrong, and how many queries each way decided."""
     version_a, version_b = (version or "unknown" for version in report.chunker_versions)
     found = report.matching
-    ways = {"exact": "by chunk id", "span": "by spans", "doc": "by document", "support": "by supports"}
+    ways = {
+        "exact": "by chunk id",
+        "span": "by spans",
+        "doc": "by document",
+        "support": "by supports",
+        "unmatched": "that cannot be matched",
+    }
     parts = [f"{found[way]:,} {text}" for way, text in ways.items() if found.get(way)]
     if found["none"]:
         parts.append(f"{found['none']:,} with nothing expected")
@@ -77,7 +83,13 @@ def _overlap_rule(report: CompareReport) -> str:
     if report.overlap is None:
         return ""
     least, of = report.overlap
-    side = {"smaller": "the smaller side", "expected": "the expected chunk", "hit": "the hit", "union": "both together"}
+    side = {
+        "auto": "the smaller side, of the expected text for expected_spans,",
+        "smaller": "the smaller side",
+        "expected": "the expected text",
+        "hit": "the hit",
+        "union": "both together",
+    }
     return f" (spans: at least {least:g} of {side[of]} in common)"
 
 

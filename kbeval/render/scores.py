@@ -61,17 +61,24 @@ def score_table(
     if form == "table":
         wanted = {*COUNTS, *own}.union(*(_headlines(aggregate) for _, _, aggregate in scored))
         names = sorted(wanted.intersection(every), key=lambda name: (_place(name), every.index(name)))
-    columns = [Column("run_id", "run", 36), *([Column(by)] if by else [])]
+    columns = [Column("run_id", "run", 36), *([Column(by)] if by else []), Column("matching", "match")]
     columns += [Column(name, short_name(name), right=True) for name in names]
     rows: list[list[Cell]] = []
+    matched = {run_id: matching(aggregate) for run_id, slice_name, aggregate in scored if slice_name is None}
     for run_id, slice_name, aggregate in scored:
         numbers = aggregate.numbers()
         first: list[Cell] = [run_id, slice_name if slice_name is not None else "(all)"] if by else [run_id]
+        first.append(matched.get(run_id))
         values = (numbers.get(name) for name in names)
         if form == "table":
             values = (seen(aggregate, name, numbers.get(name)) for name in names)
         rows.append([*first, *values])
     return columns, rows
+
+
+def matching(aggregate: AggregateMetrics) -> str | None:
+    """What decided in a run's numbers which hits are right: chunk ids (`id`), or document and span (`span`)."""
+    return {"exact": "id", "span": "span"}.get(str(aggregate.provenance.get("matching")))
 
 
 def _place(name: str) -> int:
