@@ -373,9 +373,9 @@ def matching_warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
     for run_id, aggregate in scored.aggregates.items():
         if unmatched := aggregate.ledger.get("unmatched"):
             yield (
-                f"run {run_id}: {counted(unmatched, 'query', 'queries')} cannot be matched, because neither the place nor"
-                " the document of their expected chunks is known; they are left out of the numbers about chunks: score"
-                " before the index is replaced, or label by expected_spans"
+                f"run {run_id}: {counted(unmatched, 'query', 'queries')} cannot be matched, because neither the place"
+                " nor the document of their expected chunks is known; they are left out of the numbers about chunks:"
+                " score before the index is replaced, or label by expected_spans"
             )
     yield from _foreign_warnings(scoring)
     yield from _stranger_warnings(scoring, scored)
@@ -387,10 +387,9 @@ def _foreign_warnings(scoring: Scoring) -> Iterator[str]:
         "SELECT run_id, chunker_version, n_foreign, n_expected, owner FROM run_matching"
         " WHERE matching = 'exact' AND 2 * n_foreign > n_expected ORDER BY run_id"
     ):
-        whose = "unknown to it" if owner is None else f"of {owner}" if owner != version else "of an earlier index"
         yield (
-            f"run {run_id} was made with chunker {version}, but {foreign:,} of {expected:,} expected chunks are {whose},"
-            " so it cannot hit them by id: --match auto compares the text instead"
+            f"run {run_id} was made with chunker {version}, but {foreign:,} of {expected:,} expected chunks are"
+            f" {whose_chunks(owner, version)}, so it cannot hit them by id: --match auto compares the text instead"
         )
 
 
@@ -443,12 +442,17 @@ def matching_notes(scoring: Scoring) -> Iterator[str]:
     if scoring.options.match != "auto" or scoring.options.together:
         return
     for run_id, version, foreign, expected, owner in scoring.session.rows(
-        "SELECT run_id, chunker_version, n_foreign, n_expected, owner FROM run_matching WHERE matching = 'span' ORDER BY 1"
+        "SELECT run_id, chunker_version, n_foreign, n_expected, owner FROM run_matching"
+        " WHERE matching = 'span' ORDER BY run_id"
     ):
-        whose = (
-            "not among its chunks" if owner is None else f"of {owner}" if owner != version else "of an earlier index"
-        )
         yield (
             f"run {run_id} (chunker {version}) is matched by document and span: {foreign:,} of {expected:,} expected"
-            f" chunks are {whose}"
+            f" chunks are {whose_chunks(owner, version)}"
         )
+
+
+def whose_chunks(owner: str | None, version: str | None) -> str:
+    """What is known about expected chunks that are not those of a run of this version."""
+    if owner is None:
+        return "not among the chunks of the index"
+    return f"of {owner}" if owner != version else f"of an earlier index of {owner}"

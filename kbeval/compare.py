@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbeval.aggregates import Scored, aggregate_runs
+from kbeval.aggregates import Scored, aggregate_runs, whose_chunks
 from kbeval.comparison import EXACT, FALLBACK, KINDS, CompareReport, Comparison, QueryComparison
 from kbeval.configs import Difference, broken_invariants, changed_parts, config_diff, config_of, eval_k, is_readable
 from kbeval.errors import BadRowsError, KbevalError
@@ -24,6 +24,7 @@ from kbeval.exact import LARGEST
 from kbeval.golden import Golden
 from kbeval.metrics import Metric, find_column, find_metric, long_name
 from kbeval.model import AggregateMetrics
+from kbeval.overlap import SIDES, coarse_labels, pairs_under_other_rules
 from kbeval.runs import Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sources.opening import Source, with_or_without_copy
@@ -140,10 +141,10 @@ class _Compare:
             self._differ(version_a, version_b)
         elif self.by_span and scoring.options.match == "auto":
             owner = max(owner for _, _, owner in found.values() if owner is not None)
-            whose = "not among them" if not owner else f"of {owner}" if owner != version_a else "of an earlier index"
+            whose = whose_chunks(owner or None, version_a)
             self.warnings.append(
-                f"the runs hold chunks of {version_a} and the expected chunks are {whose}, so chunk ids cannot tell right"
-                " from wrong: compared by spans"
+                f"the runs hold chunks of {version_a} and the expected chunks are {whose}, so chunk ids cannot tell"
+                " right from wrong: compared by spans"
             )
 
     def _differ(self, version_a: str | None, version_b: str | None) -> None:
@@ -195,8 +196,27 @@ class _Compare:
             shown=frozenset(pairs) if self.options.only else None,
             overlap=(scoring.options.min_overlap, scoring.options.overlap_of) if self.by_span else None,
         )
-        doubts = _doubts(scoring, report, len(query_ids))
+        doubts = [*_doubts(scoring, report, len(query_ids)), *self._other_rules(scoring, pairs)]
         return replace(report, warnings=[*self.warnings, *scored.warnings, *scored.bad_row_warning(), *doubts])
+
+    def _other_rules(self, scoring: Scoring, pairs: Mapping[str, Pairs]) -> Iterator[str]:
+        """Where spans decide: are the labels fine enough for it, and would another rule give another verdict?"""
+        if not self.by_span:
+            return
+        yield from coarse_labels(scoring.session)
+        answers = {
+            rule: verdict(assess(numbers, resamples=self.options.resamples, seed=self.options.seed), HEADLINE).answer
+            for rule, numbers in pairs_under_other_rules(scoring.session, scoring.options.overlap_of, pairs)
+            if numbers
+        }
+        if not answers:
+            return
+        used, *others = answers.items()
+        if different := [f"{answer!r} by the share of {SIDES[rule]}" for rule, answer in others if answer != used[1]]:
+            yield (
+                f"the verdict on hit@k and mrr depends on the overlap rule: {used[1]!r} as it is,"
+                f" {', '.join(different)} (--overlap-of); expected_spans leave less room for it"
+            )
 
     def load(self, scoring: Scoring) -> list[Difference]:
         """Hand the comparison itself to the session, then build everything that reads from it."""

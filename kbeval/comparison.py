@@ -30,7 +30,7 @@ class QueryComparison:
     a_hit_rank: int | None
     b_hit_rank: int | None
     note: str
-    # What decided which hits are right: `exact` ids, `span` overlap, the `doc` alone, or nothing could: `unmatched`; None:
+    # What decided which hits are right: `exact` ids, `span` overlap, the `doc` alone; `unmatched`: nothing could; None:
     # no label says.
     matching: str | None = None
     causes: tuple[str, ...] = ()

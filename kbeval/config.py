@@ -100,6 +100,15 @@ def _checked(path: Path, table: Mapping[str, Any]) -> Config:
             msg = f"{path}: {key} must be {_NAMES[KEYS[key]]}"
             raise UsageError(msg)
         values[key] = str(path.parent / str(value)) if key in _PATHS else value
+    _check_values(path, values)
+    for name, expression in values.get("metrics", {}).items():
+        if not isinstance(expression, str):
+            msg = f"{path}: metric {name} must be text, an SQL aggregate expression"
+            raise UsageError(msg)
+    return Config(path, values)
+
+
+def _check_values(path: Path, values: Mapping[str, Any]) -> None:
     ks = values.get("k", [])
     if not all(isinstance(k, int) and not isinstance(k, bool) and 1 <= k <= LARGEST_K for k in ks) or len(ks) > MOST_KS:
         msg = f"{path}: k must be a list of whole numbers from 1, {MOST_KS} at most"
@@ -117,8 +126,3 @@ def _checked(path: Path, table: Mapping[str, Any]) -> Config:
     if any("\0" in str(values.get(key, "")) for key in _PATHS):
         msg = f"{path}: a path must not hold a NUL character"
         raise UsageError(msg)
-    for name, expression in values.get("metrics", {}).items():
-        if not isinstance(expression, str):
-            msg = f"{path}: metric {name} must be text, an SQL aggregate expression"
-            raise UsageError(msg)
-    return Config(path, values)

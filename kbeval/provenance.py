@@ -80,6 +80,11 @@ def by_places(provenance: Mapping[str, Any]) -> bool:
     return "places" in provenance
 
 
+def matched_by(provenance: Mapping[str, Any]) -> str | None:
+    """What decided which hits are right, in a word: `id`, or `span` for document and span; None where nothing says."""
+    return {"exact": "id", "span": "span"}.get(str(provenance.get("matching")))
+
+
 def _places(session: Session) -> str:
     """Where labels stand, and hits that do not say it themselves."""
     session.need("expected_places", "indexed_places")

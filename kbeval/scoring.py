@@ -72,8 +72,8 @@ class ScoreOptions:
     by: str | None = None
     # Golden queries that a run has no row for: 'skip' leaves them out, 'zero' counts them as nothing found.
     missing: str = "skip"
-    # What makes a hit an expected chunk: 'exact', its id; 'span', the text that it shares with it; 'auto', the id unless
-    # the labels are of another chunker than the run.
+    # What makes a hit an expected chunk: 'exact', its id; 'span', the text that it shares with it; 'auto', the id
+    # unless the labels are of another chunker than the run.
     match: str = "auto"
     # By spans: the least share of text in common, and of which side. 'auto': of the smaller side where the label is a
     # chunk, of the expected text where it is a span.

@@ -61,7 +61,7 @@ def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
 
 
 def _row(run: Run, numbers: Sequence[str], form: str) -> list[Cell]:
-    from kbeval.render.scores import matching
+    from kbeval.provenance import matched_by
 
     config = _config(run)
     llm, embedding = config.get("llm"), config.get("embedding")
@@ -78,7 +78,7 @@ def _row(run: Run, numbers: Sequence[str], form: str) -> list[Cell]:
         _text(config.get("chunker_version")),
         _text(model),
         run.rows,
-        matching(aggregate) if aggregate else None,
+        matched_by(aggregate.provenance) if aggregate else None,
         *(_number(aggregate, name, form) for name in numbers),
     ]
 

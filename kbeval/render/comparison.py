@@ -8,6 +8,7 @@ from kbeval import __version__
 from kbeval.comparison import FALLBACK, CompareReport, Comparison, Delta, QueryComparison
 from kbeval.metrics import short_name
 from kbeval.model import Number
+from kbeval.overlap import SIDES
 from kbeval.render.scores import seen
 from kbeval.render.table import Cell, Column, json_text, render
 from kbeval.stats import ALPHA, BETTER, MIXED, NO_DIFFERENCE, WORSE, Significance
@@ -83,14 +84,7 @@ def _overlap_rule(report: CompareReport) -> str:
     if report.overlap is None:
         return ""
     least, of = report.overlap
-    side = {
-        "auto": "the smaller side, of the expected text for expected_spans,",
-        "smaller": "the smaller side",
-        "expected": "the expected text",
-        "hit": "the hit",
-        "union": "both together",
-    }
-    return f" (spans: at least {least:g} of {side[of]} in common)"
+    return f" (by spans: at least {least:g} in common, of {SIDES[of]})"
 
 
 def counts_sentence(part: Comparison) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kbeval.metrics import short_name
 from kbeval.model import AggregateMetrics, Number
+from kbeval.provenance import matched_by
 from kbeval.render.table import Cell, Column
 
 # What a person looks at first: how much was scored, and then what a run of this system is about. None: a knowledge
@@ -64,7 +65,9 @@ def score_table(
     columns = [Column("run_id", "run", 36), *([Column(by)] if by else []), Column("matching", "match")]
     columns += [Column(name, short_name(name), right=True) for name in names]
     rows: list[list[Cell]] = []
-    matched = {run_id: matching(aggregate) for run_id, slice_name, aggregate in scored if slice_name is None}
+    matched = {
+        run_id: matched_by(aggregate.provenance) for run_id, slice_name, aggregate in scored if slice_name is None
+    }
     for run_id, slice_name, aggregate in scored:
         numbers = aggregate.numbers()
         first: list[Cell] = [run_id, slice_name if slice_name is not None else "(all)"] if by else [run_id]
@@ -74,11 +77,6 @@ def score_table(
             values = (seen(aggregate, name, numbers.get(name)) for name in names)
         rows.append([*first, *values])
     return columns, rows
-
-
-def matching(aggregate: AggregateMetrics) -> str | None:
-    """What decided in a run's numbers which hits are right: chunk ids (`id`), or document and span (`span`)."""
-    return {"exact": "id", "span": "span"}.get(str(aggregate.provenance.get("matching")))
 
 
 def _place(name: str) -> int:
