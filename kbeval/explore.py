@@ -155,7 +155,7 @@ class Explorer:
 
     def _matched_otherwise(self) -> Iterator[str]:
         """Runs whose hits are matched here in another way than in their stored numbers; said once."""
-        if self._open is None or self._told_matching or "run_matching" not in self._open.session.built:
+        if self._open is None or self._told_matching or "chunk_matches" not in self._open.session.built:
             return
         self._told_matching = True
         here = self._open.matching.of_runs()
@@ -165,7 +165,7 @@ class Explorer:
             if differing:
                 some = ", ".join(differing[:3]) + (", …" if len(differing) > 3 else "")
                 yield (
-                    f"{counted(len(differing), 'run')} matched {named} here, and {other} in the stored numbers ({some}):"
+                    f"{counted(len(differing), 'run')} matched {named} here and {other} in the stored numbers ({some}):"
                     " --match says how, and 'kbeval score --all' stores the numbers made that way"
                 )
 
