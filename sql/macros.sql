@@ -41,12 +41,14 @@ CREATE MACRO spans_in(j) AS
     }]'));
 
 -- Every kind of source position as a half-open rectangle on a named axis. One-dimensional kinds
--- have a height of one, so that one overlap rule serves all. Null: no usable position.
+-- have a height of one, so that one overlap rule serves all. Bytes and characters are counted differently, so they
+-- are two axes. Null: no usable position.
 CREATE MACRO span_axis(kind, page) AS
     CASE kind
         WHEN 'line'   THEN 'line'
         WHEN 'code'   THEN 'line'
         WHEN 'byte'   THEN 'byte'
+        WHEN 'char'   THEN 'char'
         WHEN 'time'   THEN 'time'
         WHEN 'region' THEN 'region'
         WHEN 'page'   THEN 'page ' || CAST(TRY_CAST(page AS BIGINT) AS VARCHAR)
@@ -56,6 +58,7 @@ CREATE MACRO span_low(s) AS
         WHEN 'line'   THEN s."start"
         WHEN 'code'   THEN s.line_start
         WHEN 'byte'   THEN s."start"
+        WHEN 'char'   THEN s."start"
         WHEN 'time'   THEN s.start_ms
         WHEN 'region' THEN s.x
         WHEN 'page'   THEN CASE WHEN s.char_start IS NULL OR s.char_end IS NULL THEN 0 ELSE s.char_start END
@@ -65,6 +68,7 @@ CREATE MACRO span_high(s) AS
         WHEN 'line'   THEN s."end" + 1
         WHEN 'code'   THEN s.line_end + 1
         WHEN 'byte'   THEN s."end"
+        WHEN 'char'   THEN s."end"
         WHEN 'time'   THEN s.end_ms
         WHEN 'region' THEN s.x + s.w
         WHEN 'page'   THEN CASE WHEN s.char_start IS NULL OR s.char_end IS NULL THEN 1e15 ELSE s.char_end END

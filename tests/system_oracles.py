@@ -129,7 +129,7 @@ def refused(row: Row) -> bool:
 
 
 def grounded(traces: Sequence[Row], gold: Sequence[Entry], k: int = 5) -> dict[str, Any]:
-    last = {trace["qid"]: trace for trace in traces}
+    last = {trace.get("qid") or trace.get("q_id"): trace for trace in traces}
     items = [(item, last.get(item["qid"], {})) for item in gold]
     answered = [(item, trace) for item, trace in items if not is_refusal(trace)]
     answerable = [(item, trace) for item, trace in items if item["answerable"]]

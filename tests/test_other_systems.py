@@ -205,9 +205,9 @@ GOLD = st.fixed_dictionaries(
         "gold_citations": st.lists(st.sampled_from(["c1", "c2"]), max_size=2, unique=True),
     }
 )
+QIDS = st.sampled_from(["t0", "t1", "t2", "t3", "other"])
 TRACES = st.fixed_dictionaries(
     {
-        "qid": st.sampled_from(["t0", "t1", "t2", "t3", "other"]),
         "retrieved_ids": st.lists(st.sampled_from(["c1", "c2", "c3", "c4", "c5", "c6", "c7"]), max_size=7),
         "answer_json": st.none()
         | st.fixed_dictionaries(
@@ -220,8 +220,16 @@ TRACES = st.fixed_dictionaries(
 )
 
 
+NAMED_TRACES = st.builds(
+    lambda named, said: {**named, **said},
+    st.fixed_dictionaries({"qid": QIDS}, optional={"q_id": QIDS})
+    | st.fixed_dictionaries({"q_id": QIDS}, optional={"qid": st.none() | st.just("")}),
+    TRACES,
+)
+
+
 @settings(max_examples=40)
-@given(st.lists(GOLD, min_size=1, max_size=4), st.lists(TRACES, max_size=6))
+@given(st.lists(GOLD, min_size=1, max_size=4), st.lists(NAMED_TRACES, max_size=6))
 def test_grounded_metrics_agree_with_the_oracle(gold: list[dict[str, Any]], traces: list[dict[str, Any]]) -> None:
     items = [{"qid": f"t{number}", "question": "?", **item} for number, item in enumerate(gold)]
     with TemporaryDirectory() as name:
