@@ -302,13 +302,15 @@ def test_what_a_trace_calls_error_or_abstained_means_nothing_here_and_is_kept(tm
         **PLAIN,
         "error": "e",
         "abstained": True,
+        "abstention": {"abstained": True},
         "query": 3,
         "answer_json": {**PLAIN["answer_json"], "grounded": 0},
     }
     gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [theirs])
     ((_, text),) = read_trace(trace, "run").rows
     row = json.loads(text)
-    assert row["kbeval_source"] == {"error": "e", "abstained": True, "query": 3, "answer_json": {"grounded": 0}}
+    own = {"error": "e", "abstained": True, "abstention": {"abstained": True}, "query": 3}
+    assert row["kbeval_source"] == {**own, "answer_json": {"grounded": 0}}
     numbers, _ = _read_exactly(str(gold), trace, options())
     wanted = system_oracles.grounded([theirs], [PLAIN_ITEM])
     assert {**numbers, "citation_recall_at_k": numbers["citation_recall_at_k"][5]} == wanted
