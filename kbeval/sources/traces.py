@@ -129,8 +129,9 @@ def _is_right(trace: dict[str, Any]) -> bool:
 
 
 def _has_text(trace: dict[str, Any], answer: dict[str, Any]) -> bool:
+    ids = [trace[name] for name in ("qid", "q_id") if trace.get(name, "NULL") != "NULL"]
     return (
-        trace["qid"] == "VARCHAR"
+        set(ids) == {"VARCHAR"}
         and is_list_of_text(trace.get("retrieved_ids"))
         and answer.get("claim", "VARCHAR") == "VARCHAR"
         and is_list_of_text(answer.get("citations"))

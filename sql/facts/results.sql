@@ -1,10 +1,12 @@
 -- results: one row a query that a run answered.
 -- columns: result_no, run_id, query_id, elapsed_ms, error, failed, n_hits, has_answer, grounded, refused,
---          flagged (the row itself says grounded or abstained), is_empty (no error, and no text in the answer)
+--          flagged (the row itself says grounded or abstained), is_empty (no error, no text in the answer, and the row does not
+--          say that the system refused)
 -- kind: table
 --
 -- A row that cannot be read is a failed query, and has no hits. A query that failed after retrieval keeps its hits.
--- Refused: grounded is false or abstained is true; where neither is given, the answer is empty.
+-- Refused: grounded is false or abstained is true; where neither is given, the answer is empty. A refusal that the row
+-- itself tells is not an empty response.
 SELECT
     result_no,
     run_id,
@@ -23,8 +25,9 @@ SELECT
     END                                           AS refused,
     grounded IS NOT NULL OR abstained IS NOT NULL AS flagged,
     -- Trimming is slow on long texts, and those are not empty.
-    error IS NULL AND CASE WHEN length(answer) > 99 THEN false
-                           ELSE trim(COALESCE(answer, ''), E' \t\r\n') = '' END AS is_empty
+    error IS NULL AND COALESCE(grounded, true) AND NOT COALESCE(abstained, false)
+        AND CASE WHEN length(answer) > 99 THEN false
+                 ELSE trim(COALESCE(answer, ''), E' \t\r\n') = '' END AS is_empty
 FROM (
     SELECT
         result_no,
@@ -36,7 +39,7 @@ FROM (
         r.answer IS NOT NULL                        AS has_answer,
         r.answer.answer                             AS answer,
         CAST(r.answer.grounded AS VARCHAR) = 'true' AS grounded,
-        CAST(r.abstained AS VARCHAR) = 'true'       AS abstained
+        said_abstained(r) = 'true'                  AS abstained
     FROM parsed
     WHERE result_no NOT IN (SELECT result_no FROM bad_rows)
 

@@ -11,7 +11,7 @@
 --   n_hits                 hits that came back
 --   has_answer, grounded, refused
 --   flagged                the row says itself whether the system abstained or was grounded
---   is_empty               no error, and no text in the answer
+--   is_empty               no error, no text in the answer, and the row does not say that the system refused
 --   n_citations, n_citations_resolved, chunks_known (false: there is nothing to resolve them against)
 --   should_refuse          true, false, or null where the labels do not say
 --   n_expected_chunks (expected_spans, where a query names no chunk; 0 where they cannot be matched), n_expected_docs

@@ -1,4 +1,4 @@
--- empty_response_rate: how often was the answer empty, without an error?
+-- empty_response_rate: how often was the answer empty, without an error and without saying that the system abstained?
 -- system: anchors
 -- grain: answered
 -- over:  in_run
