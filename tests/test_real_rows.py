@@ -385,8 +385,8 @@ def test_one_label_that_cannot_be_matched_does_not_lower_the_others(guide: Works
 def test_labels_whose_document_is_known_are_matched_by_it_where_no_place_is(guide: Workspace) -> None:
     index(guide, LARGE, "md@2", "p1")
     guide.add_golden({"id": "q1", "expected_chunk_ids": ["lost"], "expected_doc_ids": ["guide"]})
-    other = {"chunk_id": "x", "doc_id": "notes"}
-    add_run(guide, "new", {"q1": {"hits_top_k": [other, *cited("L1")["hits_top_k"]]}}, "md@2")
+    hits = [{"chunk_id": "x", "doc_id": "notes"}, {"chunk_id": "L1", "doc_id": "guide"}]
+    add_run(guide, "new", {"q1": {"hits_top_k": hits}}, "md@2")
     aggregate = guide.score("new").aggregates["new"]
     assert (aggregate.ledger["matched"]["doc"], aggregate.mrr) == (1, 0.5)
 
