@@ -35,6 +35,7 @@ db_option = _option(
 golden_option = _option(
     "--golden", metavar="FILE", envvar="KBEVAL_GOLDEN", help="golden queries: YAML, JSON or JSONL  [KBEVAL_GOLDEN]"
 )
+suite_option = _option("--suite", metavar="NAME", help="only runs of this suite, so that 'latest' is its latest")
 format_option = _option(
     "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="how to print the data"
 )
@@ -185,6 +186,7 @@ class Settings:
             threads=self.get("threads"),
             memory_limit=self.get("memory_limit"),
             cache=self.get("cache") or "auto",
+            suite=self._flags.get("suite"),
             **more,
         )
 

@@ -20,6 +20,7 @@ _BESIDE_DB = ""
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @common.db_option
+@common.suite_option
 @common.golden_option
 @click.option("--top", type=click.IntRange(0, 1_000_000), default=5, show_default=True, help="how many queries to list")
 @click.option("--slices", metavar="FIELD", help="also per slice: category, difficulty, lang, tags or group")

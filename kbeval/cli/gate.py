@@ -18,14 +18,26 @@ if TYPE_CHECKING:
 @click.argument("run")
 @click.option("--min", "min_", metavar="METRIC=VALUE", multiple=True, help="a number must be at least this")
 @click.option("--max", "max_", metavar="METRIC=VALUE", multiple=True, help="a number must be at most this")
-@click.option("--baseline", metavar="RUN", help="the run to compare with")
+@click.option(
+    "--baseline", metavar="RUN", help="the run to compare with; 'previous' or '~1': the one before in its suite"
+)
 @click.option("--max-drop", metavar="METRIC=VALUE", multiple=True, help="worse than the baseline by at most this")
 @click.option("--no-regressions", is_flag=True, help="nothing that the baseline found may be lost")
+@click.option(
+    "--not-worse", is_flag=True, help="no number may be worse than the baseline's beyond chance, as compare says"
+)
 @click.option("--min-scored", metavar="METRIC=N", multiple=True, help="a metric must rest on at least N queries")
 @click.option("--max-missing", type=click.IntRange(0), metavar="N", help="golden queries that the run may lack")
 @common.db_option
+@common.suite_option
 @common.golden_option
 @common.match_option(None, "as the stored numbers were made; against a baseline as compare does")
+@click.option(
+    "--missing",
+    type=click.Choice(["skip", "zero"]),
+    show_default="as the stored numbers were made",
+    help="golden queries that the run has no row for",
+)
 @click.option("--ignore-invariants", is_flag=True, help="compare runs of different golden files or judges")
 @click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
 @common.metric_options
@@ -42,22 +54,25 @@ def gate_command(run: str, form: str, **flags: Any) -> int:  # noqa: ANN401  (cl
     """Hold a run against its gates.
 
     Exit code 0 where all pass, 1 where one fails. Metrics are named as in the JSON (hit_at_k.5) or in short (hit@5). A
-    metric without a value fails its gate. Gates may also stand in [gates] of the config file; the command line adds to
-    them and overrides them.
+    metric without a value fails its gate, and limits are held against exact values, not against rounded ones. Gates may
+    also stand in [gates] of the config file; the command line adds to them and overrides them.
+
+    A baseline 'previous', '~N' or 'latest~N' is one of the runs before RUN in its suite.
     """
     from kbeval.compare import CompareOptions
     from kbeval.gates import check_gates
 
-    names = ("min_", "max_", "max_drop", "min_scored", "no_regressions", "max_missing", "baseline")
+    names = ("min_", "max_", "max_drop", "min_scored", "no_regressions", "not_worse", "max_missing", "baseline")
     asked = {name: flags.pop(name) for name in names}
-    matching, ignore, skip = (flags.pop(name) for name in ("matching", "ignore_invariants", "skip_bad_rows"))
+    how = {name: flags.pop(name) for name in ("matching", "missing")}
+    ignore, skip = (flags.pop(name) for name in ("ignore_invariants", "skip_bad_rows"))
     settings = common.Settings(**flags)
     table = _table(settings, asked)
     database = settings.db()
     with common.Progress() as progress:
         options = CompareOptions(
-            scoring=settings.score_options(on_step=progress.step, **_matching(database, run, matching, table)),
-            match="span" if matching == "span" else "auto",
+            scoring=settings.score_options(on_step=progress.step, **_scored_how(settings, run, how, table)),
+            match="span" if how["matching"] == "span" else "auto",
             ignore_invariants=ignore,
             skip_bad_rows=skip,
         )
@@ -71,7 +86,7 @@ def gate_command(run: str, form: str, **flags: Any) -> int:  # noqa: ANN401  (cl
 
 def _table(settings: common.Settings, asked: dict[str, Any]) -> dict[str, Any]:
     """The gates of the config file, and over them those of the command line."""
-    from kbeval.gates import parse_limits, read_gates
+    from kbeval.gates import SWITCHES, parse_limits, read_gates
 
     table = read_gates(settings.config.get("gates") or {}, str(settings.config.path))
     for kind, texts in (("min", asked["min_"]), ("max", asked["max_"])):
@@ -81,17 +96,26 @@ def _table(settings: common.Settings, asked: dict[str, Any]) -> dict[str, Any]:
     for key in ("max_missing", "baseline"):
         if asked[key] is not None:
             table[key] = asked[key]
-    table["no_regressions"] = asked["no_regressions"] or table.get("no_regressions", False)
+    for key in SWITCHES:
+        table[key] = asked[key] or table.get(key, False)
     return table
 
 
-def _matching(database: str, run: str, asked: str | None, table: dict[str, Any]) -> dict[str, Any]:
+def _scored_how(
+    settings: common.Settings, run: str, asked: dict[str, str | None], table: dict[str, Any]
+) -> dict[str, Any]:
+    """How to score the run: as its stored numbers were made, unless options say otherwise."""
     from kbeval.runs import find_run
     from kbeval.sources.opening import stored_runs
 
+    database = settings.db()
+    found = find_run(stored_runs(database), run, database, settings.get("suite")).scored_how()
+    missing = found.pop("missing_as_zero", False) if asked["missing"] is None else asked["missing"] == "zero"
     if table.get("baseline") is not None:
-        return {}
-    return {"matching": asked} if asked else find_run(stored_runs(database), run, database).matched_by()
+        found = {}  # both runs are matched as a comparison does
+    elif asked["matching"]:
+        found = {"matching": asked["matching"]}
+    return {**found, "missing_as_zero": missing}
 
 
 def _print(found: GateReport, form: str) -> None:

@@ -42,9 +42,10 @@ def explain_command(metric: str, form: str, **flags: Any) -> int:  # noqa: ANN40
 
     What it means, what it applies to, and its SQL.
     """
-    from kbeval.metrics import GRAINS, find_metric
+    from kbeval.metrics import GRAINS
+    from kbeval.names import Names
 
-    found = find_metric(common.Settings(**flags).score_options().metrics(), metric)
+    found = Names(common.Settings(**flags).score_options().metrics()).metric(metric)
     if form == "json":
         common.print_json(_as_json(found))
         return 0

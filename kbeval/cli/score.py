@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--all", "all_runs", is_flag=True, help="score every run of the database that changed since")
 @click.option("--force", is_flag=True, help="with --all: those that did not change, too")
 @common.db_option
+@common.suite_option
 @common.golden_option
 @click.option("--by", metavar="FIELD", help="also per slice: category, difficulty, lang, tags or group")
 @common.metric_options
