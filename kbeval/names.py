@@ -184,7 +184,7 @@ class Names:
             msg = f"no run has {metric.name} at {named.k}; 'kbeval score --all --k {named.k}' stores it"
             return UsageError(msg)
         known = ", ".join(name.long for name in metric.numbers)
-        at = cut(named.part or str(named.k), 20)
+        at = cut(str(named.k) if named.part is None else named.part, 20)
         return UsageError(
             f"{metric.name} is not computed at {at!r}; there is {known}{' (more with --k)' if metric.ks else ''}"
         )

@@ -335,6 +335,30 @@ def test_what_was_not_passed_is_said(pair: tuple[Path, Path], capsys: pytest.Cap
     )
 
 
+@pytest.mark.parametrize(("unanswerable", "code", "said"), [(1999, 1, "under is 0.050025, above 0.05"), (2000, 0, "")])
+@pytest.mark.parametrize("is_odd", [False, True])
+def test_a_gate_of_a_trace_is_held_against_the_exact_value(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], unanswerable: int, code: int, said: str, is_odd: bool
+) -> None:
+    """Of so many unanswerable questions 100 were answered: 0.05, or a hair more."""
+    gold, trace = tmp_path / "gold.jsonl", tmp_path / "trace.jsonl"
+    questions = [{"qid": f"u{n}", "question": "?", "answerable": False} for n in range(unanswerable)]
+    traces = [
+        {"qid": f"u{n}", "answer_json": {"claim": "yes" if n < 100 else "not in context", "citations": []}}
+        for n in range(unanswerable)
+    ]
+    # A question that is traced again is read by the importer, which counts the last line.
+    traces += traces[-1:] if is_odd else []
+    gold.write_text("\n".join(map(json.dumps, questions)))
+    trace.write_text("\n".join(map(json.dumps, traces)))
+    found_code, found, err = one_go(capsys, gold, trace, "--gates", "under=0.05")
+    assert (found_code, found["pass"], found["under_refusal"]) == (code, code == 0, 0.05)
+    assert said in err
+    assert run(["import", "grounded", str(trace), "--run-id", "r", "--db", str(tmp_path / "g.db")]) == 0
+    where = ("--db", str(tmp_path / "g.db"), "--golden", str(gold))
+    assert run(["gate", "r", "--max", "under=0.05", *where]) == code
+
+
 @pytest.mark.parametrize(("gates", "code"), [("precision=1,under=0", 0), ("over=0", 0), ("chr=1", 0)])
 def test_gates_can_be_chosen(
     pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str], gates: str, code: int
