@@ -114,10 +114,10 @@ def ks_named(texts: Iterable[str]) -> list[int]:
 
 
 def once_meant(metric: str) -> str:
-    """What to say where a metric has no value, and its name once meant another one; mostly nothing."""
+    """A hint for where a metric has no value, and its name once meant another one; mostly nothing."""
     if metric not in _ONCE:
         return ""
-    return f"; the share that was refused rightly is {_SHORT_OF[_ONCE[metric]]} ({_ONCE[metric]})"
+    return f"; did you mean {_SHORT_OF[_ONCE[metric]]} ({_ONCE[metric]})?"
 
 
 class Names:

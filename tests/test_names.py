@@ -186,7 +186,7 @@ def test_what_refused_once_meant_is_said_where_it_has_no_value(
     answered: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call(capsys, "score", "--all")
-    hint = "the share that was refused rightly is refused_ok (refusal_correctness)"
+    hint = "did you mean refused_ok (refusal_correctness)?"
     code, out, _ = call(capsys, "gate", "latest", "--min", "refused=0.9", "--format", "json")
     assert code == 1
     assert hint in out

@@ -50,10 +50,10 @@ _BESIDE_DB = ""
 def compare_command(a: str, b: str, form: str, top: int, report: str | None, **flags: Any) -> int:  # noqa: ANN401  (click's options)
     """Compare two runs: is B better than A?
 
-    And where, why, and can one believe it? A and B are run ids, beginnings of them, 'latest' or 'latest~1'. Chunk ids
-    mean something only within one chunker version; where the versions differ, a hit is right when it shares at least
-    half of the text with an expected chunk. Differences are tested over the queries that both runs have, and
-    corrected for the number of metrics.
+    And where, why, and can one believe it? A and B are run ids, beginnings of them, or 'latest'; with ~1, the run
+    before that one in its suite. Chunk ids mean something only within one chunker version; where the versions differ, a
+    hit is right when it shares at least half of the text with an expected chunk. Differences are tested over the
+    queries that both runs have, and corrected for the number of metrics.
     """
     from kbeval.compare import CompareOptions, compare_runs
     from kbeval.render.comparison import render_report_md

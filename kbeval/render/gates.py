@@ -11,7 +11,7 @@ from kbeval.text import counted, shown
 
 def gate_table(report: GateReport) -> tuple[list[Column], list[list[Cell]]]:
     """One row a gate."""
-    columns = [Column("pass", ""), Column("gate", width=60), Column("value", right=True), Column("why", width=100)]
+    columns = [Column("pass", ""), Column("gate", width=60), Column("value", right=True), Column("why", width=140)]
     return columns, [
         ["pass" if result.passed else "FAIL", str(result.gate), result.value, result.why] for result in report.results
     ]
