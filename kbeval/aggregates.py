@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kbeval.archive import ChunkSpans, Kept, spans_to_keep
 from kbeval.configs import config_of, imported_from, own_k
 from kbeval.errors import BadRowsError, DatabaseError
-from kbeval.exact import FIXED_POINT, rounded, rounded_mean
+from kbeval.exact import FIXED_POINT, LARGEST, exact_mean, rounded, rounded_mean
 from kbeval.golden import Golden
 from kbeval.metrics import PERCENTILES, Metric
-from kbeval.model import CONTRACT, AggregateMetrics, Number, number_parts
+from kbeval.model import CONTRACT, AggregateMetrics, Number
+from kbeval.names import ABSTENTION, Name
 from kbeval.provenance import of_places, of_run, provenance
 from kbeval.runs import Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
@@ -78,11 +80,11 @@ class Scored:
         for run_id, whole in self.aggregates.items():
             parts = [(None, whole), *self.slices.get(run_id, {}).items()]
             for slice_name, aggregate in parts:
-                for name, value in aggregate.numbers().items():
-                    metric, k = number_parts(name)
-                    counts = aggregate.ledger["metrics"].get(metric.partition(".")[0], {})
+                for long_name, value in aggregate.numbers().items():
+                    name = Name.parse(long_name)
+                    counts = aggregate.ledger["metrics"].get(name.metric, {})
                     number = None if value is None else float(value)
-                    rows.append((run_id, slice_name, metric, k, number, *counts.values()))
+                    rows.append((run_id, slice_name, name.without_k, name.k, number, *counts.values()))
         names = {
             "run_id": pl.String,
             "slice": pl.String,
@@ -162,6 +164,7 @@ def aggregate_runs(scoring: Scoring) -> Scored:
         aggregate = _aggregate(scoring, totals.get(run.run_id, {}), run)
         aggregate.ledger = {**ledgers[run.run_id], **aggregate.ledger}
         aggregate.abstention = abstention.get(run.run_id, {})
+        aggregate.exact |= _exact_rates(aggregate.abstention)
         matching = matchings[run.run_id]
         own_places = places if matching == "span" or scoring.golden.has_span_labels else {}
         aggregate.provenance = {
@@ -219,16 +222,19 @@ def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, s
 
 
 def _aggregate(scoring: Scoring, totals: Totals, run: Run) -> AggregateMetrics:
-    values, counts = numbers_of(scoring, totals, run)
+    values, counts, exact = numbers_of(scoring, totals, run)
     known = {name: values.pop(name) for name in CONTRACT}
     ordered = {name: counts[name] for name in (*CONTRACT, *sorted(counts.keys() - set(CONTRACT)))}
-    return AggregateMetrics(**known, extra=values, ledger={"metrics": ordered})
+    return AggregateMetrics(**known, extra=values, ledger={"metrics": ordered}, exact=exact)
 
 
-def numbers_of(scoring: Scoring, totals: Totals, run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Every number that a run has, by metric, and how many queries each was computed over."""
+def numbers_of(
+    scoring: Scoring, totals: Totals, run: Run
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Fraction]]:
+    """Every number that a run has, by metric; how many queries each was computed over; and each before rounding."""
     values: dict[str, Any] = {}
     counts: dict[str, Any] = {}
+    exact: dict[str, Fraction] = {}
     config = config_of(run)
     system, k = imported_from(config), own_k(config)
     for metric in scoring.metrics:
@@ -239,12 +245,13 @@ def numbers_of(scoring: Scoring, totals: Totals, run: Run) -> tuple[dict[str, An
             if column.k is None or column.k in (*scoring.asked_ks[metric.name], k):
                 made_of, scored, skipped = totals.get(column.name, ([], 0, 0))
                 found[column.k] = _number(metric, made_of, scored)
+                exact |= _exact(metric, column, made_of, scored)
         stays = scored or metric.name in CONTRACT or (metric.none is not None and metric.system == system is not None)
         if not stays:
             continue
         values[metric.name] = found if metric.ks else found[None]
         counts[metric.name] = {"scored": scored, "not_applicable": skipped}
-    return values, counts
+    return values, counts, exact
 
 
 def _number(metric: Metric, made_of: Sequence[Any], scored: int) -> Number | dict[str, Number]:
@@ -257,6 +264,17 @@ def _number(metric: Metric, made_of: Sequence[Any], scored: int) -> Number | dic
         *quantiles, total = made_of
         return dict(zip(PERCENTILES, (*map(rounded, quantiles), rounded_mean(total, 1)), strict=True))
     return rounded_mean(made_of[0], 1 if metric.aggregation == "sum" else scored)
+
+
+def _exact(metric: Metric, name: Name, made_of: Sequence[Any], scored: int) -> dict[str, Fraction]:
+    """What `_number` rounds, by the names of the numbers; nothing where there is nothing to round."""
+    if not scored or metric.aggregation == "count":
+        return {}
+    *quantiles, total = made_of
+    if metric.aggregation != "percentiles":
+        return {name.long: exact_mean(total, 1 if metric.aggregation == "sum" else scored)}
+    found = [*(Fraction(value) if abs(value) < LARGEST else None for value in quantiles), exact_mean(total, 1)]
+    return {number.long: value for number, value in zip(metric.numbers, found, strict=True) if value is not None}
 
 
 def _ledgers(scoring: Scoring) -> dict[str, dict[str, Any]]:
@@ -316,6 +334,17 @@ def _abstention(scoring: Scoring) -> dict[str, dict[str, Any]]:
     return found
 
 
+def _exact_rates(abstention: Mapping[str, Any]) -> dict[str, Fraction]:
+    """The rates of a run's abstention before rounding."""
+    wrong = {"unsupported_rate": "answered_without_evidence", "over_cautious_rate": "refused_with_evidence"}
+    supported = abstention.get("answered_with_evidence", 0)
+    return {
+        f"{ABSTENTION}.{rate}": Fraction(abstention[count], supported + abstention[count])
+        for rate, count in wrong.items()
+        if abstention.get(rate) is not None
+    }
+
+
 def _share(part: int, whole: int) -> float | None:
     return rounded_mean(Decimal(part), whole) if whole else None
 
@@ -336,7 +365,8 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
         table = "documents" if chunks else "chunks"
         yield f"citation_coverage has no value: the database has no table {table!r}, or it is empty"
     yield from matching_warnings(scoring, scored)
-    treated = "counted as zero" if scoring.options.missing == "zero" else "left out (--missing zero counts them)"
+    left_out = "left out" if scoring.options.together else "left out (--missing zero counts them)"
+    treated = "counted as zero" if scoring.options.missing == "zero" else left_out
     traces = {run.run_id for run in scoring.runs if imported_from(config_of(run)) == "grounded"}
     for run_id, aggregate in scored.aggregates.items():
         ledger = aggregate.ledger

@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from kbeval.aggregates import Scored, aggregate_runs, whose_chunks
 from kbeval.comparison import EXACT, FALLBACK, KINDS, CompareReport, Comparison, QueryComparison
 from kbeval.configs import Difference, broken_invariants, changed_parts, config_diff, config_of, eval_k, is_readable
-from kbeval.errors import BadRowsError, KbevalError
+from kbeval.errors import BadRowsError, KbevalError, UsageError
 from kbeval.exact import LARGEST
 from kbeval.golden import Golden
-from kbeval.metrics import Metric, find_column, find_metric, long_name
+from kbeval.metrics import Metric
 from kbeval.model import AggregateMetrics
+from kbeval.names import Names, once_meant
 from kbeval.overlap import SIDES, coarse_labels, pairs_under_other_rules
 from kbeval.runs import Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 HEADLINE = "mrr"
+_KINDS_OF_NUMBER = {"count": "count", "sum": "sum", "percentiles": "percentile"}
 _CAUSES = ("presence", "failure", "ranking", "places", "refusal", "rules", "citations", "configuration")
 
 
@@ -167,10 +169,8 @@ class _Compare:
         if self.options.ignore_invariants:
             self.warnings += [f"the runs differ in {what}" for what in broken]
             return
-        again = f"kbeval score {self.run_a.run_id} {self.run_b.run_id}"
-        advice = f"score both again ('{again}'), or say --ignore-invariants" if "scored" in broken[-1] else None
         msg = f"{self.run_a.run_id} and {self.run_b.run_id} must not be compared: they differ in {'; in '.join(broken)}"
-        raise IncomparableError(f"{msg}; {advice or '--ignore-invariants compares them all the same'}")
+        raise IncomparableError(f"{msg}; --ignore-invariants compares them all the same")
 
     # --- the report ----------------------------------------------------------------------------------
 
@@ -220,6 +220,7 @@ class _Compare:
 
     def load(self, scoring: Scoring) -> list[Difference]:
         """Hand the comparison itself to the session, then build everything that reads from it."""
+        self.warnings += _other_labels(scoring)
         differences = config_diff(config_of(self.run_a), config_of(self.run_b))
         changed = changed_parts(differences)
         k_a, k_b = (eval_k(config_of(run)) for run in (self.run_a, self.run_b))
@@ -244,7 +245,7 @@ class _Compare:
 
     def _pairs(self, scoring: Scoring) -> tuple[list[str], dict[str, Pairs]]:
         """The values of the queries that both runs have, metric by metric, in the order of the query ids."""
-        columns = _tested_columns(scoring.metrics, self.options.only)
+        columns = _tested_columns(scoring, self.options.only)
         values = ", ".join(f'a."{name}", b."{name}"' for name, _ in columns)
         found = scoring.session.execute(
             f"SELECT a.query_id, {values} FROM compared AS c"
@@ -303,17 +304,23 @@ class _Compare:
             yield name, self._comparison(aggregates, part, [one for one in per_query if one.query_id in inside])
 
 
-def _tested_columns(metrics: Sequence[Metric], only: Sequence[str]) -> list[tuple[str, Metric]]:
+def _tested_columns(scoring: Scoring, only: Sequence[str]) -> list[tuple[str, Metric]]:
     """The numbers that are means over queries; `only` these, where it names any."""
-    means = [metric for metric in metrics if metric.aggregation == "mean"]
-    if not only:
-        return [(column.name, metric) for metric in means for column in metric.columns]
-    found: dict[str, Metric] = {}
-    for name in only:
-        metric = find_metric(means, name)
-        columns = (find_column(means, name),) if "." in long_name(name) else metric.columns
-        found.update((column.name, metric) for column in columns)
-    return list(found.items())
+    means = {column: metric for metric in scoring.metrics if metric.aggregation == "mean" for column in metric.columns}
+    names = Names(scoring.catalogue)
+    found = {}
+    for text in only:
+        named = names.numbers(text)
+        metric = names.metric(text)
+        if metric.aggregation != "mean":
+            why = "which is no mean over queries, so there is no difference to test"
+            msg = f"{metric.name} is a {_KINDS_OF_NUMBER[metric.aggregation]}, {why}{once_meant(metric.name)}"
+            raise UsageError(msg)
+        if not means.keys() & set(named):
+            msg = f"{metric.name} applies to no query of these runs{once_meant(metric.name)}; leave it out of --only"
+            raise UsageError(msg)
+        found.update({name: metric for name in named if name in means})
+    return [(name.long, metric) for name, metric in (found if only else means).items()]
 
 
 def _floats(column: Any) -> NDArray[np.float64]:  # noqa: ANN401  (an array, masked where a value is missing)
@@ -327,6 +334,18 @@ def _in_order(
     names = [*a.numbers(), *b.numbers()]
     order = {name: place for place, name in reversed(list(enumerate(names)))}
     return {name: significance[name] for name in sorted(significance, key=lambda name: (order.get(name, 0), name))}
+
+
+def _other_labels(scoring: Scoring) -> Iterator[str]:
+    """Stored numbers that were made with other labels than these are not what is compared."""
+    labels = scoring.golden.hash
+    others = [run.run_id for run in scoring.runs if run.scored_with("golden") not in (None, labels)]
+    if others:
+        were = "was" if len(others) == 1 else "were"
+        yield (
+            f"{' and '.join(others)} {were} last scored with another golden file:"
+            f" both runs are computed afresh, with {scoring.golden.path} as it is now"
+        )
 
 
 def _doubts(scoring: Scoring, report: CompareReport, common: int) -> Iterator[str]:

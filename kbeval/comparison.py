@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from kbeval.configs import Difference
 from kbeval.exact import difference
-from kbeval.model import CONTRACT, AggregateMetrics, Number, number_parts
+from kbeval.model import CONTRACT, AggregateMetrics, Number
+from kbeval.names import Name
 from kbeval.render.table import json_text
 from kbeval.stats import Significance, Verdict
 
@@ -230,11 +231,11 @@ class CompareReport:
         rows = []
         for slice_name, part in [(None, self.whole), *self.slices.items()]:
             for row in part.rows():
-                metric, k = number_parts(row.name)
+                name = Name.parse(row.name)
                 one = row.significance
                 tested = (one.n, one.low, one.high, one.p, one.p_holm, one.holds) if one else (None,) * 6
                 numbers = (None if value is None else float(value) for value in (row.a, row.b, row.delta))
-                rows.append((slice_name, metric, k, *numbers, *tested))
+                rows.append((slice_name, name.without_k, name.k, *numbers, *tested))
         return pl.DataFrame(rows, schema=schema, orient="row")
 
 
@@ -243,8 +244,8 @@ def _ordered(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     order = {name: place for place, name in enumerate(CONTRACT)}
 
     def place(name: str) -> tuple[int, str, int]:
-        metric, k = number_parts(name)
-        return order.get(metric.partition(".")[0], len(order)), metric, k or 0
+        parsed = Name.parse(name)
+        return order.get(parsed.metric, len(order)), parsed.without_k, parsed.k or 0
 
     return sorted(a.keys() | b.keys(), key=place)
 

@@ -87,7 +87,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _checked(path: Path, table: Mapping[str, Any]) -> Config:
-    from kbeval.metrics import did_you_mean
+    from kbeval.text import did_you_mean
 
     values: dict[str, Any] = {}
     for key, value in table.items():

@@ -24,13 +24,12 @@ from kbeval.configs import config_of, without_secrets
 from kbeval.engine import Session
 from kbeval.errors import UsageError
 from kbeval.golden import Golden, load_golden
-from kbeval.metrics import did_you_mean
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sources.stamps import Stamp, Times, Watch, times
 from kbeval.sqlfiles import read_sql
 from kbeval.statements import Statement, query_error, read_statements
 from kbeval.tables import COMPARE, Table, read_by, tables
-from kbeval.text import counted
+from kbeval.text import counted, did_you_mean
 
 if TYPE_CHECKING:
     import polars as pl

@@ -9,9 +9,10 @@ from typing import Any
 
 from kbeval.errors import UsageError
 from kbeval.exact import rounded
-from kbeval.metrics import Column, did_you_mean, find_column, find_metric
 from kbeval.model import CONTRACT
+from kbeval.names import Name, Names, once_meant
 from kbeval.scoring import Scoring
+from kbeval.text import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -106,7 +107,7 @@ def query_detail(scoring: Scoring, query_id: str, result_json: str | None) -> Qu
     )
 
 
-def _columns_for_a_query(scoring: Scoring) -> list[Column]:
+def _columns_for_a_query(scoring: Scoring) -> list[Name]:
     """The numbers that say something about one query, in the order of the JSON; counts of queries do not."""
     order = {name: place for place, name in enumerate(CONTRACT)}
     metrics = [metric for metric in scoring.metrics if metric.aggregation != "count"]
@@ -139,10 +140,15 @@ class WorstQuery:
     query: str | None
 
 
-def worst_queries(scoring: Scoring, metric_name: str, count: int) -> tuple[Column, list[WorstQuery]]:
+def worst_queries(scoring: Scoring, metric_name: str, count: int) -> tuple[Name, list[WorstQuery]]:
     """The queries that did worst on a metric, worst first; ties by id."""
-    metric = find_metric(scoring.metrics, metric_name)
-    column = find_column(scoring.metrics, metric_name)
+    names = Names(scoring.catalogue)
+    metric, column = names.metric(metric_name), _column_for(names, metric_name)
+    if column not in scoring.columns:
+        (run,) = scoring.runs
+        why = once_meant(column.metric) or f"; 'kbeval show {run.run_id}' lists what does"
+        msg = f"{column} applies to no query of run {run.run_id}{why}"
+        raise UsageError(msg)
     scoring.build_scores()
     scoring.session.need("matched")
     rows = scoring.session.rows(
@@ -162,3 +168,10 @@ def worst_queries(scoring: Scoring, metric_name: str, count: int) -> tuple[Colum
         [count],
     )
     return column, [WorstQuery(query_id, rounded(value), rank, text) for query_id, value, rank, text in rows]
+
+
+def _column_for(names: Names, text: str) -> Name:
+    """What a query has of a number: of a median or a sum, the value that goes into it."""
+    metric = names.metric(text)
+    found = names.numbers(text)
+    return metric.columns[0] if found[0].part is not None else names.number(text, largest_k=True)

@@ -14,7 +14,7 @@ from kbeval.aggregates import Scored, score_runs
 from kbeval.configs import chunker_version, config_of
 from kbeval.golden import Golden, load_golden
 from kbeval.provenance import DATA, FORCED, NEW, by_places, of_places, of_run, provenance, reasons
-from kbeval.runs import Run, find_runs
+from kbeval.runs import Run, chosen_runs
 from kbeval.scoring import ScoreOptions
 from kbeval.sources.opening import open_source
 from kbeval.text import counted
@@ -65,7 +65,7 @@ def due_runs(
     """Which runs of a database (all, or those of `names`) must be scored again, and why."""
     with open_source(database, options) as (session, source):
         found = source.runs()
-        due = Due(golden, found if names is None else find_runs(found, names, str(database)))
+        due = Due(golden, chosen_runs(found, names, str(database), options.suite))
         stored = {run.run_id: run.aggregate() for run in due.runs}
         if force or not any(stored.values()):
             due.reasons = {run_id: [NEW if numbers is None else FORCED] for run_id, numbers in stored.items()}

@@ -24,10 +24,12 @@ from kbeval.engine import Loader, Session, first_line
 from kbeval.errors import MetricError, UsageError
 from kbeval.golden import Golden, load_golden
 from kbeval.matching import Matching
-from kbeval.metrics import Column, Metric, catalogue, did_you_mean, shipped_metrics
-from kbeval.runs import Run, find_runs
+from kbeval.metrics import Metric, catalogue, shipped_metrics
+from kbeval.names import Name
+from kbeval.runs import Run, chosen_runs
 from kbeval.sources.files import database_size
 from kbeval.sqlfiles import compose
+from kbeval.text import did_you_mean
 
 if TYPE_CHECKING:
     import polars as pl
@@ -70,6 +72,8 @@ class ScoreOptions:
     metric_folders: Sequence[Path] = ()
     configured_metrics: Sequence[Metric] = ()
     by: str | None = None
+    # Runs are looked up in this suite alone; None: in all.
+    suite: str | None = None
     # Golden queries that a run has no row for: 'skip' leaves them out, 'zero' counts them as nothing found.
     missing: str = "skip"
     # What makes a hit an expected chunk: 'exact', its id; 'span', the text that it shares with it; 'auto', the id
@@ -166,7 +170,7 @@ class Scoring:
         self.catalogue = options.metrics()
         self.asked_ks = {metric.name: metric.ks for metric in self.catalogue}
         self.metrics = [metric.with_ks(own_ks) for metric in self.catalogue if self._can_apply(metric)]
-        self.columns: list[Column] = [column for metric in self.metrics for column in metric.columns]
+        self.columns: list[Name] = [column for metric in self.metrics for column in metric.columns]
         self.session = session
         session.add_loaders({"golden_entries": golden.loader(), "settings": self._load_settings})
         session.add_loaders({**self._unasked(), **views.loaders(self.runs)})
@@ -340,7 +344,7 @@ def open_scoring(
     options: ScoreOptions | None = None,
     settle: Callable[[Source, Sequence[Run], ScoreOptions], ScoreOptions] | None = None,
 ) -> Iterator[Scoring]:
-    """Open a scoring session; `runs` are names (an id, a unique prefix, latest, latest~N), None means all.
+    """Open a scoring session; `runs` are names (an id, a unique prefix, latest, each with ~N), None means all.
 
     Without a golden file there are no labels. `settle` may look at the chosen runs, and refuse them or change the
     options, before their rows are read.
@@ -350,7 +354,7 @@ def open_scoring(
     options = options or ScoreOptions()
     with open_source(database, options) as (session, source):
         stored = source.runs()
-        chosen = stored if runs is None else find_runs(stored, runs, str(database))
+        chosen = chosen_runs(stored, runs, str(database), options.suite)
         if settle is not None:
             options = settle(source, chosen, options)
         source.feed(session, [run.run_id for run in chosen], options.earlier_rows)

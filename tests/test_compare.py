@@ -480,16 +480,20 @@ def test_what_one_run_does_not_say_forbids_nothing(fixed_pair: Workspace) -> Non
     assert compare(fixed_pair, "run-a", "run-b").verdict.n == 3
 
 
-def test_runs_scored_with_different_golden_files_are_refused(fixed_pair: Workspace) -> None:
-    scored = fixed_pair.score("run-a")
-    kbeval.store_scored(scored, db=fixed_pair.db)
+def test_runs_scored_with_different_golden_files_are_computed_afresh_and_it_is_said(fixed_pair: Workspace) -> None:
+    kbeval.store_scored(fixed_pair.score("run-a"), db=fixed_pair.db)
     entries = json.loads(fixed_pair.golden.read_text())
     fixed_pair.golden.write_text(json.dumps([*entries, {"id": "more", "query": "?"}]))
     kbeval.store_scored(fixed_pair.score("run-b"), db=fixed_pair.db)
-    with pytest.raises(IncomparableError, match=r"golden file that they were scored with.*kbeval score run-a run-b"):
-        compare(fixed_pair, "run-a", "run-b")
+    report = compare(fixed_pair, "run-a", "run-b")
+    assert report.aggregate_a.ledger["golden"] == report.aggregate_b.ledger["golden"] == len(entries) + 1
+    (said,) = [warning for warning in report.warnings if "golden file" in warning]
+    assert said.startswith("run-a was last scored with another golden file: both runs are computed afresh")
+    assert str(fixed_pair.golden) in said
     kbeval.store_scored(fixed_pair.score(), db=fixed_pair.db)
-    assert compare(fixed_pair, "run-a", "run-b").verdict.n == 3
+    again = compare(fixed_pair, "run-a", "run-b")
+    assert not any("golden file" in warning for warning in again.warnings)
+    assert again.to_dict() == report.to_dict()
 
 
 def test_unreadable_rows_stop_a_comparison_unless_asked(fixed_pair: Workspace) -> None:

@@ -6,8 +6,9 @@ import pytest
 
 from kbeval.errors import KbevalError, MetricError, UsageError
 from kbeval.inspecting import worst_queries
-from kbeval.metrics import Metric, catalogue, find_column, metrics_in_config, parse_metric
+from kbeval.metrics import Metric, catalogue, metrics_in_config, parse_metric
 from kbeval.model import CONTRACT
+from kbeval.names import Names
 from kbeval.scoring import ScoreOptions, open_scoring
 from kbeval.sqlfiles import relations, sql_folder
 from tests.workspace import Workspace, hits
@@ -181,13 +182,14 @@ def test_a_shipped_name_cannot_be_taken(tmp_path: Path) -> None:
 
 def test_printed_names_parse_back() -> None:
     metrics: list[Metric] = catalogue()
+    names = Names(metrics)
     for metric in metrics:
-        for column in metric.columns:
-            assert find_column(metrics, column.name) == column
+        for number in metric.numbers:
+            assert names.number(number.long) == names.number(number.short) == number
     with pytest.raises(UsageError, match="did you mean 'hit_at_k'"):
-        find_column(metrics, "hit_at.5")
+        names.number("hit_at.5")
     with pytest.raises(UsageError, match=r"hit_at_k\.10"):
-        find_column(metrics, "hit_at_k.7")
+        names.number("hit_at_k.7")
 
 
 @pytest.mark.parametrize(

@@ -208,7 +208,7 @@ def test_a_question_without_a_qid_is_known_by_its_q_id(tmp_path: Path) -> None:
     said = {name: value for name, value in PLAIN.items() if name != "qid"}
     traces = [{"q_id": "t0", **said}, {"qid": None, "q_id": "t1", **said}, {"qid": "t2", "q_id": "t9", **said}]
     items = [{**PLAIN_ITEM, "qid": f"t{n}"} for n in range(3)]
-    numbers, warnings = score_trace(*map(str, write_pair(tmp_path, items, traces)), options=ScoreOptions())
+    numbers, warnings, _ = score_trace(*map(str, write_pair(tmp_path, items, traces)), options=ScoreOptions())
     assert (numbers["answered"], numbers["precision"], numbers["recall@k"], warnings) == (3, 1, 1, [])
     assert [query_id for query_id, _ in read_trace(tmp_path / "trace.jsonl", "run").rows] == ["t0", "t1", "t2"]
 
@@ -292,7 +292,7 @@ def test_gold_in_other_formats_goes_with_a_quickly_read_trace(tmp_path: Path) ->
     _, trace = write_pair(tmp_path, [], [PLAIN])
     gold = tmp_path / "gold.yaml"
     gold.write_text("- {id: t0, query: '?', answerable: true, gold_claim_substr: [fifteen], gold_citations: [c1]}")
-    found, warnings = score_trace(str(gold), str(trace), options=ScoreOptions())
+    found, warnings, _ = score_trace(str(gold), str(trace), options=ScoreOptions())
     assert (found["precision"], found["recall@k"], found["pass"], warnings) == (1.0, 1.0, True, [])
 
 
@@ -311,7 +311,7 @@ def test_what_a_trace_calls_error_or_abstained_means_nothing_here_and_is_kept(tm
     row = json.loads(text)
     own = {"error": "e", "abstained": True, "abstention": {"abstained": True}, "query": 3}
     assert row["kbeval_source"] == {**own, "answer_json": {"grounded": 0}}
-    numbers, _ = _read_exactly(str(gold), trace, options())
+    numbers, _, _ = _read_exactly(str(gold), trace, options())
     wanted = system_oracles.grounded([theirs], [PLAIN_ITEM])
     assert {**numbers, "citation_recall_at_k": numbers["citation_recall_at_k"][5]} == wanted
 
@@ -322,7 +322,7 @@ def test_a_trace_that_is_no_file_is_read_line_by_line(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.jsonl"
     os.mkfifo(pipe)
     threading.Thread(target=lambda: pipe.write_bytes(trace.read_bytes()), daemon=True).start()
-    found, _ = score_trace(str(gold), str(pipe), options=ScoreOptions())
+    found, _, _ = score_trace(str(gold), str(pipe), options=ScoreOptions())
     assert found["pass"]
 
 
@@ -354,8 +354,8 @@ def test_what_the_engine_stumbles_over_is_scored_all_the_same(
     gold, trace = tmp_path / "gold.jsonl", tmp_path / "trace.jsonl"
     gold.write_text("\n".join(json.dumps(item, ensure_ascii=False) for item in items), encoding="utf-8")
     trace.write_text("\n".join(json.dumps(item, ensure_ascii=False) for item in traces), encoding="utf-8")
-    found, warnings = score_trace(str(gold), str(trace), options=ScoreOptions())
-    numbers, others = _read_exactly(str(gold), trace, options())
+    found, warnings, _ = score_trace(str(gold), str(trace), options=ScoreOptions())
+    numbers, others, _ = _read_exactly(str(gold), trace, options())
     assert (found["precision"], found["chr"]) == (numbers["answer_precision"], numbers["citation_hit_rate"])
     assert warnings == others
 
@@ -417,7 +417,7 @@ def test_a_trace_that_is_kept_compressed_is_scored_by_two_hands_or_one(
     monkeypatch.setattr("kbeval.engine.COMPRESS_FROM_BYTES", -1)
     if not shared:
         monkeypatch.setattr("kbeval.grounded._SMALL_BYTES", -1)
-    numbers, warnings = score_trace(str(gold), str(trace), options=ScoreOptions())
+    numbers, warnings, _ = score_trace(str(gold), str(trace), options=ScoreOptions())
     assert (numbers["precision"], numbers["chr"], numbers["recall@k"], warnings) == (1, 1, 1, [])
 
 
@@ -428,7 +428,7 @@ def test_a_trace_that_needs_more_memory_says_so(tmp_path: Path) -> None:
     )
     with pytest.raises(KbevalError, match=r"not enough memory .*; give more with --memory-limit"):
         score_trace(str(gold), str(trace), options=ScoreOptions(memory_limit="16MB"))
-    found, _ = score_trace(str(gold), str(trace), options=ScoreOptions(memory_limit="100MB"))
+    found, _, _ = score_trace(str(gold), str(trace), options=ScoreOptions(memory_limit="100MB"))
     assert found["answered"] == len(numbers)
 
 
@@ -443,7 +443,7 @@ def test_a_trace_that_needs_more_memory_says_so(tmp_path: Path) -> None:
 )
 def test_labels_for_other_systems_in_a_gold_file_change_nothing(tmp_path: Path, more: dict[str, Any]) -> None:
     gold, trace = write_pair(tmp_path, [{**PLAIN_ITEM, **more}], [PLAIN])
-    numbers, warnings = score_trace(str(gold), str(trace), options=ScoreOptions())
+    numbers, warnings, _ = score_trace(str(gold), str(trace), options=ScoreOptions())
     assert (numbers["precision"], numbers["chr"], numbers["recall@k"], warnings) == (1, 1, 1, [])
 
 

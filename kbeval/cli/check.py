@@ -14,6 +14,7 @@ from kbeval.text import counted, shown
 @click.command("check")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @common.db_option
+@common.suite_option
 @common.golden_option
 @common.how_options
 @common.format_option

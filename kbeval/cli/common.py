@@ -45,6 +45,7 @@ db_option = _option(
 golden_option = _option(
     "--golden", metavar="FILE", envvar="KBEVAL_GOLDEN", help="golden queries: YAML, JSON or JSONL  [KBEVAL_GOLDEN]"
 )
+suite_option = _option("--suite", metavar="NAME", help="only runs of this suite, so that 'latest' is its latest")
 format_option = _option(
     "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="how to print the data"
 )
@@ -197,6 +198,7 @@ class Settings:
             memory_limit=self.get("memory_limit"),
             cache=self.get("cache") or "auto",
             **{**(how or {}), **{name: value for name in HOW if (value := self.get(name)) is not None}},
+            suite=self._flags.get("suite"),
             **more,
         )
 

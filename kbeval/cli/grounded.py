@@ -29,17 +29,17 @@ def grounded_command(gold: str, trace: str, k: int, gates: str | None, **flags: 
     (refusal) greatest ones. 'kbeval import grounded' keeps the run in a database instead, to be compared and watched
     over time.
     """
-    from kbeval.grounded import failed_gates, parse_gates, score_trace
+    from kbeval.grounded import parse_gates, score_trace
 
     settings = common.Settings(**flags)
     limits = None if gates is None else parse_gates(gates)
     with common.Progress() as progress:
         options = settings.score_options(on_step=progress.step)
-        found, warnings = score_trace(gold, trace, k=k, gates=limits, options=options)
-    code = ANSWER.say(0 if found["pass"] else 1)
-    common.print_json(found)
-    for warning in warnings:
+        scores = score_trace(gold, trace, k=k, gates=limits, options=options)
+    code = ANSWER.say(0 if scores.found["pass"] else 1)
+    common.print_json(scores.found)
+    for warning in scores.warnings:
         common.warn(warning)
-    if failed := failed_gates(found):
-        common.note(f"not passed: {'; '.join(failed)}")
+    if scores.failed:
+        common.note(f"not passed: {'; '.join(scores.failed)}")
     return code

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command("history")
 @click.argument("metrics", metavar="METRIC…", nargs=-1, required=True)
 @common.db_option
-@click.option("--suite", metavar="S", help="only the runs of this suite")
+@common.suite_option
 @click.option("--last", type=click.IntRange(1, 1_000_000), metavar="N", help="the last N runs of each series")
 @click.option(
     "--since", metavar="DATE", help="runs from then on, like 2026-03-01 or 2026-03-01T14:00+02:00; UTC if not said"

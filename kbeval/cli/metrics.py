@@ -42,9 +42,10 @@ def explain_command(metric: str, form: str, **flags: Any) -> int:  # noqa: ANN40
 
     What it means, what it applies to, and its SQL.
     """
-    from kbeval.metrics import GRAINS, find_metric
+    from kbeval.metrics import GRAINS
+    from kbeval.names import Names
 
-    found = find_metric(common.Settings(**flags).score_options().metrics(), metric)
+    found = Names(common.Settings(**flags).score_options().metrics()).metric(metric)
     if form == "json":
         common.print_json(_as_json(found))
         return 0
@@ -56,12 +57,14 @@ def explain_command(metric: str, form: str, **flags: Any) -> int:  # noqa: ANN40
         "percentiles": "p50, p95 and total: the median, the 95th percentile and the sum",
     }
     how = hows[found.aggregation]
+    short = [number.short for number in found.numbers if number.short != number.long]
     lines = [
         f"{found.name}: {found.summary}",
         "",
         f"applies to   {found.over}",
         f"computed on  {found.grain}: {GRAINS[found.grain]}",
-        f"at k         {', '.join(map(str, found.ks))}" if found.ks else "",
+        f"at k         {', '.join(map(str, found.ks))}" if found.ks else None,
+        f"in short     {', '.join(short)}" if short else None,
         f"for a run    {how}; {none} where there are none",
         f"better       {'higher' if found.higher_is_better else 'lower'}",
         f"comparable   {'across' if found.across_chunkers else 'within'} chunker versions",
@@ -69,7 +72,7 @@ def explain_command(metric: str, form: str, **flags: Any) -> int:  # noqa: ANN40
         "",
         *(f"    {line}" for line in found.expression.splitlines()),
     ]
-    click.echo("\n".join(shown(line) for place, line in enumerate(lines) if line or place in (1, 9)))
+    click.echo("\n".join(shown(line) for line in lines if line is not None))
     return 0
 
 

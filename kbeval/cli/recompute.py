@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.option("--explain", is_flag=True, help="take each change apart: definitions, labels, rows")
 @click.option("--store", is_flag=True, help="store the new numbers, as 'kbeval score' does")
 @common.db_option
+@common.suite_option
 @common.golden_option
 @common.metric_options
 @common.how_options
@@ -70,7 +71,7 @@ def _print(found: Recomputed, form: str, *, explain: bool) -> None:
 
 def _row(movement: Movement, found: Recomputed, form: str, *, explain: bool) -> list[Cell]:
     from kbeval.exact import difference
-    from kbeval.metrics import short_name
+    from kbeval.names import short_name
 
     causes = movement.because if explain else dict.fromkeys([", ".join(found.due.reasons[movement.run_id])])
     because = "; ".join(f"{cause} {_signed(part)}".strip() for cause, part in causes.items())

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 @click.command("runs")
 @common.db_option
+@common.suite_option
 @common.format_option
 def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
     """List the stored runs, oldest first.
@@ -26,13 +27,15 @@ def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
     With the numbers that they were last scored with.
     """
     from kbeval.configs import config_of, imported_from
-    from kbeval.metrics import short_name
+    from kbeval.names import short_name
     from kbeval.render.scores import FIRST_HEADLINES
     from kbeval.render.table import Column
+    from kbeval.runs import of_suite
     from kbeval.sources.opening import stored_runs
 
+    suite = flags.pop("suite")
     database = common.Settings(**flags).db()
-    runs = stored_runs(database)
+    runs = of_suite(stored_runs(database), suite, database)
     if not runs and form == "table":
         common.note(f"{database} holds no runs yet")
         return 0

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--all", "all_runs", is_flag=True, help="score every run of the database that changed since")
 @click.option("--force", is_flag=True, help="with --all: those that did not change, too")
 @common.db_option
+@common.suite_option
 @common.golden_option
 @click.option("--by", metavar="FIELD", help="also per slice: category, difficulty, lang, tags or group")
 @common.metric_options
@@ -35,9 +36,10 @@ if TYPE_CHECKING:
 def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any) -> int:  # noqa: ANN401
     """Score runs against the golden file and store the numbers.
 
-    RUN is a run's id, the beginning of it, 'latest', or 'latest~1' for the one before. The numbers are stored as
-    JSON with four decimals in eval_runs.aggregate_json, in one transaction. Slices are printed, not stored. The
-    places of the chunks that labels and hits name are kept in kbeval_chunk_spans, for comparing across chunkers.
+    RUN is a run's id, the beginning of it, or 'latest'; with ~1 after it, the run before that one in its suite. The
+    numbers are stored as JSON with four decimals in eval_runs.aggregate_json, in one transaction. Slices
+    are printed, not stored. The places of the chunks that labels and hits name are kept in kbeval_chunk_spans, for
+    comparing across chunkers.
 
     --all scores what changed since it was scored: rows, labels, metric definitions, matching, chunks. A large history
     is scored and stored in steps; interrupted, the next call goes on where it was.

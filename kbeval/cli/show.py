@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     help="on which metric, like hit_at_k.5  [default: mrr; support_mrr or answer_precision for imported runs]",
 )
 @common.db_option
+@common.suite_option
 @common.golden_option
 @common.metric_options
 @common.how_options
@@ -55,7 +57,7 @@ def show_command(
     from kbeval.sources.opening import stored_runs
 
     settings = common.Settings(**flags)
-    found = find_run(stored_runs(settings.db()), run, settings.db())
+    found = find_run(stored_runs(settings.db()), run, settings.db(), settings.get("suite"))
     if query_id is not None:
         _show_query(settings, found, query_id, form)
     elif worst is not None:
@@ -74,7 +76,7 @@ def _headline(run: Run) -> str:
 
 def _options(settings: common.Settings, run: Run, progress: common.Progress) -> ScoreOptions:
     """As the stored numbers were made, unless something else was said."""
-    return settings.score_options(run.scored_how(), on_step=progress.step)
+    return replace(settings.score_options(run.scored_how(), on_step=progress.step), suite=None)
 
 
 def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:

@@ -76,6 +76,7 @@ def export_command() -> None:
 @click.option("--full-text", is_flag=True, help="keep the texts of chunks whole instead of their first 200 characters")
 @click.option("--replace", is_flag=True, help="overwrite a folder that is not empty")
 @common.db_option
+@common.suite_option
 @common.golden_option
 @common.engine_options
 def export_anchors(run: str, folder: str, full_text: bool, replace: bool, **flags: Any) -> int:  # noqa: ANN401  (click's options)

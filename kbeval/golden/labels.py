@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from kbeval.golden import scalars, spans
 from kbeval.golden.reading import Entry
 from kbeval.golden.scalars import Value, WrongError
-from kbeval.metrics import did_you_mean
+from kbeval.text import did_you_mean
 
 SPELLINGS = {"qid": "id", "question": "query", "gold_citations": "expected_chunk_ids"}
 # Read as the id where there is no other; next to one it is a field like any unknown one.

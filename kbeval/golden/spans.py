@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kbeval.golden.scalars import Value, WrongError, is_blank, number, text
-from kbeval.metrics import did_you_mean
+from kbeval.text import did_you_mean
 
 # Larger than any file. Far beyond it, floats cannot tell one position from the next.
 _MOST = 1e15

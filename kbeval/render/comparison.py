@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 
 from kbeval import __version__
 from kbeval.comparison import FALLBACK, CompareReport, Comparison, Delta, QueryComparison
-from kbeval.metrics import short_name
 from kbeval.model import Number
+from kbeval.names import short_name
 from kbeval.overlap import SIDES
 from kbeval.render.scores import seen
 from kbeval.render.table import Cell, Column, json_text, render
@@ -118,17 +118,14 @@ def delta_table(part: Comparison, only: Collection[str] | None = None) -> Table:
     """One row a number, with direction, interval and whether it holds. `only`: the numbers to show."""
     columns = [*_TESTED, Column("holds", "")]
     rows: list[list[Cell]] = []
-    every = {row.name for row in part.rows()}
     for row in part.rows():
         if only is not None and row.name not in only:
             continue
-        # A number may be called what is short for another.
-        name = row.name if short_name(row.name) in every else short_name(row.name)
         one = row.significance
         tested = [_interval(one), one.n, _p(one.p), _says(one)] if one is not None else [None, None, None, ""]
         a, b = (seen(aggregate, row.name, value) for aggregate, value in part.sides(row))
         delta = None if a is None or b is None else row.delta
-        rows.append([name, a, b, _signed(delta), *tested])
+        rows.append([short_name(row.name), a, b, _signed(delta), *tested])
     return columns, rows
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from kbeval.metrics import short_name
 from kbeval.model import AggregateMetrics, Number
+from kbeval.names import Name, short_name
 from kbeval.provenance import matched_by
 from kbeval.render.table import Cell, Column
 
@@ -48,7 +48,7 @@ FIRST_HEADLINES = {
 }
 # The system of stored numbers, by a metric that no other has.
 _SYSTEMS = {"error_rate": "anchors", "answer_precision": "grounded"}
-_IN_ORDER = [name.partition(".")[0] for name in (*COUNTS, *(name for names in HEADLINES.values() for name in names))]
+_IN_ORDER = [Name.parse(name).metric for name in (*COUNTS, *(name for names in HEADLINES.values() for name in names))]
 
 Scored = tuple[str, str | None, AggregateMetrics]
 
@@ -81,7 +81,7 @@ def score_table(
 
 def _place(name: str) -> int:
     """Where a number stands: counts first, a metric's values of k side by side, what is the user's own last."""
-    metric = name.partition(".")[0]
+    metric = Name.parse(name).metric
     return _IN_ORDER.index(metric) if metric in _IN_ORDER else len(_IN_ORDER)
 
 
@@ -93,7 +93,7 @@ def seen(aggregate: AggregateMetrics, name: str, value: Number) -> Number:
     """To eyes, a number that was scored on no query is no number, whatever stands in for it in the JSON."""
     if isinstance(value, int):
         return value  # a count; none is as good as any
-    counts = aggregate.ledger.get("metrics", {}).get(name.partition(".")[0])
+    counts = aggregate.ledger.get("metrics", {}).get(Name.parse(name).metric)
     return None if counts is not None and not counts.get("scored") else value
 
 
@@ -110,7 +110,7 @@ def number_table(aggregate: AggregateMetrics, form: str) -> tuple[list[Column], 
     for name, value in aggregate.numbers().items():
         if isinstance(value, dict | list | str):
             continue  # what a newer version wrote
-        count = counts.get(name.partition(".")[0], {})
+        count = counts.get(Name.parse(name).metric, {})
         shown = value if form == "csv" else seen(aggregate, name, value)
         rows.append([name, shown, count.get("scored"), count.get("not_applicable")])
     return columns, rows

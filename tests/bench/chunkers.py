@@ -51,7 +51,7 @@ Range = tuple[int, int]
 
 def score_options(**chosen: Any) -> ScoreOptions:
     """As a user who gives no `match` scores."""
-    return ScoreOptions(matching="span", threads=1, cache="off", **chosen)
+    return ScoreOptions(threads=1, cache="off", **chosen)
 
 
 # --- the text ------------------------------------------------------------------------------------------
