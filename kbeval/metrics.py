@@ -94,6 +94,12 @@ class Metric:
     def columns(self) -> tuple[Column, ...]:
         return tuple(Column(self.name, k) for k in self.ks) if self.ks else (Column(self.name, None),)
 
+    def numbers_of(self, column: Column) -> tuple[str, ...]:
+        """The printed names of what a run has of one of its columns: mostly that column's own."""
+        if self.aggregation == "percentiles":
+            return tuple(f"{column.name}.{part}" for part in PERCENTILES)
+        return (column.name,)
+
     @property
     def condition(self) -> str:
         """Which queries it applies to, as SQL over `answered`."""

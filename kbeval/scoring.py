@@ -141,6 +141,8 @@ class Stored(Protocol):
 
     def result_json(self, run_id: str, query_id: str) -> str | None: ...
 
+    def chunk_details(self, chunk_ids: Sequence[str]) -> list[tuple[str, str, str | None, str | None]]: ...
+
 
 class Scoring:
     """An open session over some runs of a database. Ask it for scores, aggregates, or any relation."""

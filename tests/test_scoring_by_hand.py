@@ -271,6 +271,8 @@ def test_keys_are_in_the_order_of_the_contract(workspace: Workspace) -> None:
         "refusal_correctness",
         "total_queries",
         "failed_queries",
+        "error_rate",
+        "timeout_rate",
         "ledger",
         "provenance",
     ]

@@ -25,7 +25,13 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="with --all: those that did not change, too")
 @common.db_option
 @common.golden_option
-@click.option("--by", metavar="FIELD", help="also per slice: category, difficulty, lang, tags or group")
+@click.option(
+    "--by",
+    metavar="FIELD",
+    multiple=True,
+    callback=common.one_value,
+    help="also per slice: category, difficulty, lang, tags or group",
+)
 @common.metric_options
 @common.missing_option
 @common.match_option("exact")
@@ -151,6 +157,7 @@ class _Job:
 
 
 def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions) -> None:
+    from kbeval.configs import config_of, imported_from
     from kbeval.render.scores import score_table
 
     if form == "json":
@@ -161,13 +168,15 @@ def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions)
         rows.append((run_id, None, scored.aggregates[run_id]))
         rows += [(run_id, name, aggregate) for name, aggregate in scored.slices.get(run_id, {}).items()]
     own = [
-        column.name
+        name
         for metric in options.metrics()
         for column in metric.columns
         if metric.origin != "kbeval" or column.k in options.extra_ks
+        for name in metric.numbers_of(column)
     ]
+    systems = {imported_from(config_of(run)) for run in scored.runs if run.run_id in healthy}
     if rows:
-        common.print_table(*score_table(rows, form, options.by, own), form)
+        common.print_table(*score_table(rows, form, options.by, own, systems), form)
 
 
 def _as_json(scored: Scored, run_id: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from kbeval import __version__
 from kbeval.comparison import FALLBACK, CompareReport, Comparison, Delta, QueryComparison
 from kbeval.metrics import short_name
 from kbeval.model import Number
-from kbeval.render.scores import seen
 from kbeval.render.table import Cell, Column, json_text, render
 from kbeval.stats import ALPHA, BETTER, MIXED, NO_DIFFERENCE, WORSE, Significance
 from kbeval.text import counted, markdown
@@ -120,9 +119,7 @@ def delta_table(part: Comparison, only: Collection[str] | None = None) -> Table:
         name = row.name if short_name(row.name) in every else short_name(row.name)
         one = row.significance
         tested = [_interval(one), one.n, _p(one.p), _says(one)] if one is not None else [None, None, None, ""]
-        a, b = (seen(aggregate, row.name, value) for aggregate, value in part.sides(row))
-        delta = None if a is None or b is None else row.delta
-        rows.append([name, a, b, _signed(delta), *tested])
+        rows.append([name, row.a, row.b, _signed(row.delta), *tested])
     return columns, rows
 
 

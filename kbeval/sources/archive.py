@@ -241,6 +241,16 @@ class ArchiveSource:
         found = self._rows(f"SELECT result_json FROM {self._rows_of([run_id])} ORDER BY query_id LIMIT {int(count)}")
         return [str(row["result_json"]) for row in found]
 
+    def chunk_details(self, chunk_ids: Sequence[str]) -> list[tuple[str, str, str | None, str | None]]:
+        """What the table `chunks` said about these: id, version, text (which is not archived) and source spans."""
+        wanted = set(chunk_ids)
+        sql = f"SELECT chunk_id, chunker_version, source_spans_json FROM {self._table('chunks')}"
+        return [
+            (str(row["chunk_id"]), str(row["chunker_version"]), None, row["source_spans_json"] or None)
+            for row in self._rows(sql)
+            if row["chunk_id"] in wanted
+        ]
+
     def chunker_versions(self, chunk_ids: Sequence[str]) -> set[str]:
         """The versions that the tables give for these chunks."""
         wanted = set(chunk_ids)

@@ -281,6 +281,22 @@ class SqliteSource:
                 )
             }
 
+    def chunk_details(self, chunk_ids: Sequence[str]) -> list[tuple[str, str, str | None, str | None]]:
+        """What the table `chunks` says about these: id, version, text and source spans; a text where it has one."""
+        if "chunks" not in self.columns:
+            return []
+        wanted = ", ".join(map(_literal, sorted(set(chunk_ids)))) or "NULL"
+        text = _as_text("text") if "text" in self.columns["chunks"] else "'' AS text"
+        with self._explained():
+            found = self._rows(
+                f"SELECT {_as_text('chunk_id')}, {_as_text('chunker_version')}, {text}, {_as_text('source_spans_json')}"
+                f" FROM chunks WHERE chunk_id IN ({wanted})"
+            )
+        return [
+            (row["chunk_id"], row["chunker_version"], row["text"] or None, row["source_spans_json"] or None)
+            for row in found
+        ]
+
     # --- rows, or what is kept of them ---------------------------------------------------------------
 
     def row_digests(self, session: Session, run_ids: Sequence[str]) -> dict[str, str]:

@@ -66,6 +66,10 @@ class TraceSource:
         """There are no stored rows."""
         return None
 
+    def chunk_details(self, chunk_ids: Sequence[str]) -> list[tuple[str, str, str | None, str | None]]:  # noqa: ARG002
+        """There is no knowledge base."""
+        return []
+
     def loaders(self) -> dict[str, Loader]:
         """How the session gets the facts, and the tables that there are not."""
         found: dict[str, Loader] = {name: _empty(name, columns) for name, columns in _NO_KNOWLEDGE.items()}

@@ -47,6 +47,7 @@ FROM (
             "elapsed_ms": "JSON",
             "error": "VARCHAR",
             "abstained": "JSON",
+            "tokens": "JSON", "usage": "JSON", "cost": "JSON", "cost_usd": "JSON",
             "hits_top_k": [{
                 "rank": "JSON", "chunk_id": "VARCHAR", "doc_id": "VARCHAR", "score": "DOUBLE"
             }],
