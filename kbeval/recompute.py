@@ -8,10 +8,12 @@ not taken apart, and said so: its causes share one step.
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbeval.aggregates import Scored, score_runs
 from kbeval.exact import difference
@@ -21,6 +23,9 @@ from kbeval.provenance import DATA, LABELS
 from kbeval.rescoring import Due, due_runs
 from kbeval.scoring import ScoreOptions
 from kbeval.sources.opening import open_source
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Numbers = Mapping[str, Number]
 
@@ -61,6 +66,8 @@ class Recomputed:
     due: Due
     scored: Scored
     movements: list[Movement] = field(default_factory=list)
+    # With `explain`, for each run whose rows or labels changed: the queries that did, by cause; None: it is not known.
+    queries: dict[str, dict[str, list[str] | None]] = field(default_factory=dict)
 
 
 def recompute(
@@ -73,7 +80,7 @@ def recompute(
 ) -> Recomputed:
     """Score again what changed since it was scored, and say which numbers would move. Nothing is stored.
 
-    `explain`: take each movement apart into its causes.
+    `explain`: take each movement apart into its causes, and name the queries whose rows or labels changed.
     """
     labels = golden if isinstance(golden, Golden) else load_golden(golden)
     due = due_runs(database, labels, options, runs)
@@ -83,8 +90,9 @@ def recompute(
     stored = {run.run_id: run.aggregate() for run in due.runs}
     known = {run_id: numbers for run_id in due.reasons if (numbers := stored[run_id]) is not None}
     ways = _Ways(database, labels, options, due, known)
+    queries = ways.changed_queries() if explain else {}
     between = ways.steps() if explain else {}
-    found = Recomputed(due, scored)
+    found = Recomputed(due, scored, queries=queries)
     for run_id, aggregate in known.items():
         now = scored.aggregates[run_id].numbers()
         steps = [*between.get(run_id, ()), Step(tuple(ways.last_causes(run_id)), now)]
@@ -105,6 +113,12 @@ def _movements(run_id: str, stored: Numbers, steps: Sequence[Step]) -> Iterable[
                 because[" and ".join(step.causes)] = difference(before, after)
             before = after
         yield Movement(run_id, metric, stored.get(metric), now.get(metric), because)
+
+
+def _different_entries(before: Golden, now: Golden) -> list[str]:
+    """The queries whose entries are not the same in two golden files, those that only one of them has included."""
+    a, b = ({entry["id"]: json.dumps(entry, sort_keys=True) for entry in golden.entries} for golden in (before, now))
+    return sorted(query_id for query_id in a.keys() | b.keys() if a.get(query_id) != b.get(query_id))
 
 
 class _Ways:
@@ -133,7 +147,7 @@ class _Ways:
         """What lies between, for each run that more than one thing changed for."""
         found: dict[str, list[Step]] = {}
         several = [run_id for run_id, causes in self._causes.items() if len(causes) > 1]
-        rows, labels = self._earlier(several)
+        rows, labels = self._earlier
         for golden_hash in sorted({self._made_with(run_id, "golden") for run_id in several}):
             same = [run_id for run_id in several if self._made_with(run_id, "golden") == golden_hash]
             relabelled = [run_id for run_id in same if LABELS in self._causes[run_id]]
@@ -149,13 +163,48 @@ class _Ways:
     def _made_with(self, run_id: str, what: str) -> str:
         return str(self._stored[run_id].provenance.get(what))
 
-    def _earlier(self, run_ids: Sequence[str]) -> tuple[dict[str, str], dict[str, Golden]]:
+    def changed_queries(self) -> dict[str, dict[str, list[str] | None]]:
+        """For each run the queries whose rows changed, and those whose labels did; None where it is not known."""
+        rows, labels = self._earlier
+        found: dict[str, dict[str, list[str] | None]] = {}
+        changed = self._changed_rows(rows) if rows else {}
+        for run_id, causes in self._causes.items():
+            if LABELS in causes:
+                earlier = labels.get(self._made_with(run_id, "golden"))
+                known = None if earlier is None else _different_entries(earlier, self._golden)
+                found.setdefault(run_id, {})[LABELS] = known
+            if DATA in causes:
+                found.setdefault(run_id, {})[DATA] = changed.get(run_id, []) if run_id in rows else None
+        return found
+
+    def _changed_rows(self, rows: Mapping[str, str]) -> dict[str, list[str]]:
+        """The queries of runs whose stored row is another one than it was, is new, or is gone."""
+        import polars as pl
+
+        before, now = (self._marks(list(rows), earlier) for earlier in (rows, None))
+        both = before.join(now, on=["run_id", "query_id"], how="full", coalesce=True)
+        different = both.filter(pl.col("row_mark").ne_missing(pl.col("row_mark_right"))).sort("run_id", "query_id")
+        found: dict[str, list[str]] = {}
+        for run_id, query_id in different.select("run_id", "query_id").rows():
+            found.setdefault(run_id, []).append(query_id)
+        return found
+
+    def _marks(self, run_ids: Sequence[str], earlier: Mapping[str, str] | None) -> pl.DataFrame:
+        """What each row of runs is known by: as it is now, or with `earlier` as it was."""
+        with open_source(self._database, self._options) as (session, source):
+            source.runs()
+            source.feed(session, run_ids, earlier)
+            session.need("results")
+            return session.frame("SELECT run_id, query_id, row_mark FROM results")
+
+    @functools.cached_property
+    def _earlier(self) -> tuple[dict[str, str], dict[str, Golden]]:
         """The rows and the labels that can still be had: digests of rows by run, labels by their hash."""
         with open_source(self._database, self._options) as (_, source):
             source.runs()
-            rows = {run_id: self._made_with(run_id, "rows") for run_id in run_ids if DATA in self._causes[run_id]}
+            rows = {run_id: self._made_with(run_id, "rows") for run_id, why in self._causes.items() if DATA in why}
             kept = source.still_kept(rows)
-            hashes = {self._made_with(run_id, "golden") for run_id in run_ids}
+            hashes = {self._made_with(run_id, "golden") for run_id in self._causes}
             labels = {golden_hash: source.labels(golden_hash) for golden_hash in hashes}
         return (
             {run_id: digest for run_id, digest in rows.items() if run_id in kept},
