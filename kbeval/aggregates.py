@@ -16,6 +16,7 @@ from kbeval.golden import Golden
 from kbeval.metrics import PERCENTILES, Metric, short_name
 from kbeval.model import CONTRACT, AggregateMetrics, Number, number_parts
 from kbeval.provenance import of_run, provenance
+from kbeval.rowmarks import RowMarks, marks_to_keep
 from kbeval.runs import Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sqlfiles import compose
@@ -61,6 +62,7 @@ class Scored:
     # What to archive when the numbers are stored; filled where ScoreOptions.archive asks for it.
     spans: list[ChunkSpans] = field(default_factory=list)
     golden: Golden | None = None
+    row_marks: dict[str, RowMarks] = field(default_factory=dict)
 
     def bad_row_warning(self) -> list[str]:
         """What to say where unreadable rows were scored all the same; nothing where there are none."""
@@ -142,7 +144,8 @@ def store_scored(scored: Scored, *, db: str | os.PathLike[str], runs: Sequence[s
 
     chosen = scored.aggregates if runs is None else {run_id: scored.aggregates[run_id] for run_id in runs}
     texts = {run_id: aggregate.to_json() for run_id, aggregate in chosen.items()}
-    store_json(db, texts, Kept(scored.spans, scored.golden))
+    marks = {run_id: scored.row_marks[run_id] for run_id in chosen if run_id in scored.row_marks}
+    store_json(db, texts, Kept(scored.spans, scored.golden, marks))
 
 
 def aggregate_runs(scoring: Scoring) -> Scored:
@@ -171,6 +174,8 @@ def aggregate_runs(scoring: Scoring) -> Scored:
     if scoring.options.archive:
         scored.spans = spans_to_keep(scoring.session)
         scored.golden = scoring.golden
+        if not scoring.source.keeps_rows:
+            scored.row_marks = marks_to_keep(scoring.session, rows)
     return scored
 
 

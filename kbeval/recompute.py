@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kbeval.aggregates import Scored, score_runs
 from kbeval.exact import difference
@@ -23,9 +23,6 @@ from kbeval.provenance import DATA, LABELS
 from kbeval.rescoring import Due, due_runs
 from kbeval.scoring import ScoreOptions
 from kbeval.sources.opening import open_source
-
-if TYPE_CHECKING:
-    import polars as pl
 
 Numbers = Mapping[str, Number]
 
@@ -115,10 +112,14 @@ def _movements(run_id: str, stored: Numbers, steps: Sequence[Step]) -> Iterable[
         yield Movement(run_id, metric, stored.get(metric), now.get(metric), because)
 
 
-def _different_entries(before: Golden, now: Golden) -> list[str]:
-    """The queries whose entries are not the same in two golden files, those that only one of them has included."""
-    a, b = ({entry["id"]: json.dumps(entry, sort_keys=True) for entry in golden.entries} for golden in (before, now))
-    return sorted(query_id for query_id in a.keys() | b.keys() if a.get(query_id) != b.get(query_id))
+def _entries(golden: Golden) -> dict[str, str]:
+    """The entries of a golden file, by query."""
+    return {entry["id"]: json.dumps(entry, sort_keys=True) for entry in golden.entries}
+
+
+def _different(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The names under which there is not the same in both, those that only one of them has included."""
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
 class _Ways:
@@ -165,37 +166,38 @@ class _Ways:
 
     def changed_queries(self) -> dict[str, dict[str, list[str] | None]]:
         """For each run the queries whose rows changed, and those whose labels did; None where it is not known."""
-        rows, labels = self._earlier
+        _, labels = self._earlier
         found: dict[str, dict[str, list[str] | None]] = {}
-        changed = self._changed_rows(rows) if rows else {}
+        changed = self._changed_rows()
         for run_id, causes in self._causes.items():
             if LABELS in causes:
                 earlier = labels.get(self._made_with(run_id, "golden"))
-                known = None if earlier is None else _different_entries(earlier, self._golden)
+                known = None if earlier is None else _different(_entries(earlier), _entries(self._golden))
                 found.setdefault(run_id, {})[LABELS] = known
             if DATA in causes:
-                found.setdefault(run_id, {})[DATA] = changed.get(run_id, []) if run_id in rows else None
+                found.setdefault(run_id, {})[DATA] = changed.get(run_id)
         return found
 
-    def _changed_rows(self, rows: Mapping[str, str]) -> dict[str, list[str]]:
+    def _changed_rows(self) -> dict[str, list[str]]:
         """The queries of runs whose stored row is another one than it was, is new, or is gone."""
-        import polars as pl
+        copied, _ = self._earlier
+        before = self._marks(copied, copied) if copied else {}
+        digests = {run_id: self._made_with(run_id, "rows") for run_id, why in self._causes.items() if DATA in why}
+        with open_source(self._database, self._options) as (_, source):
+            before = source.row_marks(digests) | before
+        now = self._marks(before, None) if before else {}
+        return {run_id: _different(marks, now.get(run_id, {})) for run_id, marks in before.items()}
 
-        before, now = (self._marks(list(rows), earlier) for earlier in (rows, None))
-        both = before.join(now, on=["run_id", "query_id"], how="full", coalesce=True)
-        different = both.filter(pl.col("row_mark").ne_missing(pl.col("row_mark_right"))).sort("run_id", "query_id")
-        found: dict[str, list[str]] = {}
-        for run_id, query_id in different.select("run_id", "query_id").rows():
-            found.setdefault(run_id, []).append(query_id)
-        return found
-
-    def _marks(self, run_ids: Sequence[str], earlier: Mapping[str, str] | None) -> pl.DataFrame:
+    def _marks(self, run_ids: Iterable[str], earlier: Mapping[str, str] | None) -> dict[str, dict[str, int]]:
         """What each row of runs is known by: as it is now, or with `earlier` as it was."""
+        found: dict[str, dict[str, int]] = {}
         with open_source(self._database, self._options) as (session, source):
             source.runs()
-            source.feed(session, run_ids, earlier)
+            source.feed(session, list(run_ids), earlier)
             session.need("results")
-            return session.frame("SELECT run_id, query_id, row_mark FROM results")
+            for run_id, query_id, mark in session.rows("SELECT run_id, query_id, row_mark FROM results"):
+                found.setdefault(run_id, {})[query_id] = mark
+        return found
 
     @functools.cached_property
     def _earlier(self) -> tuple[dict[str, str], dict[str, Golden]]:

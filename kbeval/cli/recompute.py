@@ -91,16 +91,21 @@ def _query_rows(found: Recomputed) -> Iterator[list[Cell]]:
     from kbeval.provenance import DATA, LABELS
 
     not_known = {
-        DATA: "not known: no copy of the earlier rows is kept (scoring with --cache on keeps one)",
+        DATA: "not known: nothing was kept of the earlier rows",
         LABELS: "not known: the earlier labels are not kept",
     }
+    # Labels are mostly the same for all runs, and need not be listed for each.
+    same: dict[tuple[str, tuple[str, ...] | None], list[str]] = {}
     for run_id, parts in found.queries.items():
         for part, ids in parts.items():
-            if ids is None:
-                yield [run_id, part.removesuffix(" changed"), None, not_known[part]]
-                continue
-            more = [f"and {len(ids) - _NAMED:,} more"] if len(ids) > _NAMED else []
-            yield [run_id, part.removesuffix(" changed"), len(ids), ", ".join([*ids[:_NAMED], *more])]
+            same.setdefault((part, None if ids is None else tuple(ids)), []).append(run_id)
+    for (part, named), run_ids in same.items():
+        run = run_ids[0] if len(run_ids) == 1 else f"{len(run_ids):,} runs"
+        if named is None:
+            yield [run, part.removesuffix(" changed"), None, not_known[part]]
+            continue
+        more = [f"and {len(named) - _NAMED:,} more"] if len(named) > _NAMED else []
+        yield [run, part.removesuffix(" changed"), len(named), ", ".join([*named[:_NAMED], *more])]
 
 
 def _all_queries(parts: Mapping[str, Sequence[str] | None]) -> str:

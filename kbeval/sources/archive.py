@@ -111,6 +111,12 @@ class ArchiveSource:
         """What the rows of runs are known by, as the archive says."""
         return {run_id: self._part(run_id).runs[run_id].digest for run_id in run_ids}
 
+    keeps_rows = True
+
+    def row_marks(self, earlier: Mapping[str, str]) -> dict[str, dict[str, int]]:  # noqa: ARG002  (as SqliteSource)
+        """An archive does not change."""
+        return {}
+
     def still_kept(self, earlier: Mapping[str, str]) -> set[str]:  # noqa: ARG002
         """An archive holds no earlier rows."""
         return set()

@@ -20,6 +20,7 @@ from kbeval.engine import undisturbed
 from kbeval.errors import DatabaseError
 from kbeval.golden import Golden, unpacked
 from kbeval.locks import lock_holders
+from kbeval.rowmarks import unpacked as unpacked_marks
 from kbeval.runs import Run
 from kbeval.sources.files import check_is_database, database_uri, finish_interrupted_write
 from kbeval.text import counted
@@ -194,6 +195,26 @@ class SqliteSource:
     def rows_are_unique(self) -> bool:
         """Does the database itself promise one row for each query of a run?"""
         return self._keys.get("eval_query_results") == {"run_id", "query_id"}
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Is there a copy of the rows that were scored, to look at once they have changed?"""
+        return self._cache is not None
+
+    def row_marks(self, earlier: Mapping[str, str]) -> dict[str, dict[str, int]]:
+        """What each row of runs was known by, where that is kept of rows with these digests."""
+        if not self._has_row_marks():
+            return {}
+        with self._explained():
+            kept = self._rows("SELECT run_id, rows, marks FROM kbeval_rows")
+        return {
+            str(row["run_id"]): marks
+            for row in kept
+            if earlier.get(str(row["run_id"])) == row["rows"] and (marks := unpacked_marks(str(row["marks"])))
+        }
+
+    def _has_row_marks(self) -> bool:
+        return bool(self._rows("SELECT 1 AS n FROM sqlite_master WHERE type = 'table' AND name = 'kbeval_rows'"))
 
     def runs(self) -> list[Run]:
         """Every run, oldest first."""

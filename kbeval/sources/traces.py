@@ -45,6 +45,7 @@ class TraceSource:
     """A trace that a session holds as the facts of one run, beside no knowledge base."""
 
     rows_are_unique = True
+    keeps_rows = True
 
     def __init__(self) -> None:
         config = ImportedRun(RUN_ID, "grounded", "grounded", {}, (), "").config_json
