@@ -10,14 +10,15 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kbeval.archive import ChunkSpans, Kept, spans_to_keep
-from kbeval.configs import config_of, imported_from, own_k
+from kbeval.configs import config_of, eval_k, imported_from, own_k
 from kbeval.errors import BadRowsError, DatabaseError
 from kbeval.exact import FIXED_POINT, LARGEST, exact_mean, rounded, rounded_mean
 from kbeval.golden import Golden
 from kbeval.metrics import PERCENTILES, Metric
 from kbeval.model import CONTRACT, AggregateMetrics, Number
-from kbeval.names import ABSTENTION, Name
+from kbeval.names import ABSTENTION, Name, short_name
 from kbeval.provenance import of_places, of_run, provenance
+from kbeval.rowmarks import RowMarks, marks_to_keep
 from kbeval.runs import Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sqlfiles import compose
@@ -65,6 +66,7 @@ class Scored:
     # What to archive when the numbers are stored; filled where ScoreOptions.archive asks for it.
     spans: list[ChunkSpans] = field(default_factory=list)
     golden: Golden | None = None
+    row_marks: dict[str, RowMarks] = field(default_factory=dict)
 
     def bad_row_warning(self) -> list[str]:
         """What to say where unreadable rows were scored all the same; nothing where there are none."""
@@ -73,7 +75,7 @@ class Scored:
         return [f"{counted(len(self.bad_rows), 'unreadable row')} counted as failed, first {self.bad_rows[0]}"]
 
     def frame(self) -> pl.DataFrame:
-        """One row a number: run_id, slice, metric, k, value, scored, not_applicable."""
+        """One row per number: run_id, slice, metric, k, value (null: scored on no query), scored, not_applicable."""
         import polars as pl
 
         rows = []
@@ -82,9 +84,9 @@ class Scored:
             for slice_name, aggregate in parts:
                 for long_name, value in aggregate.numbers().items():
                     name = Name.parse(long_name)
-                    counts = aggregate.ledger["metrics"].get(name.metric, {})
+                    counts = (aggregate.counts(long_name).get(what) for what in ("scored", "not_applicable"))
                     number = None if value is None else float(value)
-                    rows.append((run_id, slice_name, name.without_k, name.k, number, *counts.values()))
+                    rows.append((run_id, slice_name, name.without_k, name.k, number, *counts))
         names = {
             "run_id": pl.String,
             "slice": pl.String,
@@ -146,7 +148,8 @@ def store_scored(scored: Scored, *, db: str | os.PathLike[str], runs: Sequence[s
 
     chosen = scored.aggregates if runs is None else {run_id: scored.aggregates[run_id] for run_id in runs}
     texts = {run_id: aggregate.to_json() for run_id, aggregate in chosen.items()}
-    store_json(db, texts, Kept(scored.spans, scored.golden))
+    marks = {run_id: scored.row_marks[run_id] for run_id in chosen if run_id in scored.row_marks}
+    store_json(db, texts, Kept(scored.spans, scored.golden, marks))
 
 
 def aggregate_runs(scoring: Scoring) -> Scored:
@@ -159,6 +162,7 @@ def aggregate_runs(scoring: Scoring) -> Scored:
     places = of_places(scoring.session, scoring.options) if scoring.matching.places_matter else {}
     rows = scoring.source.settled_digests(scoring.session)
     totals = {run_id: found for run_id, _, found in run_totals(scoring)}
+    applies = _queries_it_applies_to(scoring)
     scored = Scored(scoring.runs, bad_rows=bad_rows(scoring), warnings=list(scoring.golden.warnings))
     for run in scoring.runs:
         aggregate = _aggregate(scoring, totals.get(run.run_id, {}), run)
@@ -180,9 +184,13 @@ def aggregate_runs(scoring: Scoring) -> Scored:
             scored.slices.setdefault(run_id, {})[slice_name] = _aggregate(scoring, found, runs[run_id])
     scored.warnings.extend(_warnings(scoring, scored))
     scored.notes.extend(matching_notes(scoring))
+    scored.warnings.extend(_null_warnings(scoring, totals, applies))
+    scored.warnings.extend(_depth_warnings(scoring, scored))
     if scoring.options.archive:
         scored.spans = spans_to_keep(scoring.session)
         scored.golden = scoring.golden
+        if not scoring.source.keeps_rows:
+            scored.row_marks = marks_to_keep(scoring.session, rows)
     return scored
 
 
@@ -376,6 +384,83 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
             (ledger["rows"], ledger["unknown"]),
             MISSING_TRACES if run_id in traces else treated,
             "counted in totals only",
+        )
+
+
+def _queries_it_applies_to(scoring: Scoring) -> dict[str, list[int]]:
+    """For each run, to how many of its queries each metric of the scoring applies."""
+    if not scoring.metrics:
+        return {}
+    counts = ",\n    ".join(f"COUNT(CASE WHEN {metric.condition} THEN 1 END)" for metric in scoring.metrics)
+    return {run_id: found for run_id, *found in scoring.session.rows(compose("applicable", counts=counts))}
+
+
+def _null_warnings(
+    scoring: Scoring, totals: Mapping[str, Totals], applies: Mapping[str, Sequence[int]]
+) -> Iterator[str]:
+    """Metrics that are null for queries that they apply to: their means are over fewer queries than one would think."""
+    suspects = {
+        column.name
+        for run_id, counts in applies.items()
+        for metric, count in zip(scoring.metrics, counts, strict=True)
+        for column in metric.columns
+        if totals[run_id][column.name][1] < count
+    }
+    if not suspects:
+        return
+    # What is too large to be summed up has no part in a mean, but it is not null.
+    names = sorted(suspects)
+    values = ", ".join(f'COUNT("{name}")' for name in names)
+    found = scoring.session.rows(f"SELECT run_id, {values} FROM query_scores GROUP BY run_id")
+    given = {run_id: dict(zip(names, row, strict=True)) for run_id, *row in found}
+    for place, metric in enumerate(scoring.metrics):
+        columns = [column.name for column in metric.columns if column.name in suspects]
+        nulls = {
+            run_id: lacking
+            for run_id, counts in applies.items()
+            if (lacking := max((counts[place] - given[run_id][name] for name in columns), default=0)) > 0
+        }
+        if not nulls:
+            continue
+        first, *others = nulls
+        of = f" (in {counted(len(nulls), 'run')}, first {first})" if others else f" of run {first}"
+        whole = sum(applies[run_id][place] for run_id in nulls)
+        what = {"mean": "the mean", "sum": "the sum", "count": "the count"}.get(metric.aggregation, "the numbers")
+        yield (
+            f"`{metric.name}`: the expression was null for {sum(nulls.values()):,} of the"
+            f" {counted(whole, 'query', 'queries')} that it applies to{of}; they are left out of {what}"
+            " (COALESCE(…, 0) counts them as 0)"
+        )
+
+
+# Metrics that cannot change any more once k is beyond the last hit.
+_BY_DEPTH = ("hit_at_k", "support_recall_any_at_k", "citation_recall_at_k", "recall_at_k_doc")
+
+
+def _depth_warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
+    """A k that was asked for and that lies beyond the hits that a run holds: it says nothing new."""
+    if not scoring.options.extra_ks:
+        return
+    scoring.session.need("run_depths")
+    depths = dict(scoring.session.rows("SELECT run_id, depth FROM run_depths"))
+    groups: dict[tuple[str, int, tuple[int, ...]], list[str]] = {}
+    for run in scoring.runs:
+        depth, counts = depths.get(run.run_id), scored.aggregates[run.run_id].counts
+        metric = next((name for name in _BY_DEPTH if counts(name).get("scored")), None)
+        if depth is None or metric is None:
+            continue
+        # A run that asked for more hits than came back holds all that there are.
+        asked = max(depth, eval_k(config_of(run), default=0))
+        if beyond := tuple(k for k in sorted(set(scoring.options.extra_ks)) if k > asked):
+            groups.setdefault((metric, depth, beyond), []).append(run.run_id)
+    for (metric, depth, beyond), run_ids in groups.items():
+        names = " and ".join(short_name(f"{metric}.{k}") for k in beyond)
+        one = len(run_ids) == 1
+        whose = f"run {run_ids[0]}" if one else f"{len(run_ids):,} runs, first {run_ids[0]},"
+        equal = "equals" if len(beyond) == 1 else "equal"
+        yield (
+            f"{names} of {whose} {equal} {short_name(f'{metric}.{depth}')}:"
+            f" {'the run holds' if one else 'they hold'} {counted(depth, 'hit')} per query at most"
         )
 
 

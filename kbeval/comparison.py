@@ -76,7 +76,9 @@ class Comparison:
     counts: Mapping[str, int]
 
     def deltas(self) -> dict[str, Any]:
-        """What B has more than A, in the stored numbers, in the shape of the aggregates; null where either has none."""
+        """What B has more than A, in the stored numbers, in the shape of the aggregates; null where either has none,
+        or was scored on no query.
+        """
         a, b = self._numbers()
         found: dict[str, Any] = {}
         for name in _ordered(a, b):
@@ -97,10 +99,6 @@ class Comparison:
             better = one.higher_is_better if one is not None else None
             found.append(Delta(name, a.get(name), b.get(name), difference(a.get(name), b.get(name)), one, better))
         return found
-
-    def sides(self, row: Delta) -> tuple[tuple[AggregateMetrics, Number], tuple[AggregateMetrics, Number]]:
-        """A number of both runs, each beside the aggregate that it is from."""
-        return (self.aggregate_a, row.a), (self.aggregate_b, row.b)
 
     def _numbers(self) -> tuple[dict[str, Number], dict[str, Number]]:
         return self.aggregate_a.numbers(), self.aggregate_b.numbers()

@@ -28,25 +28,12 @@ class Measured:
 
 
 def stored_numbers(aggregate: AggregateMetrics) -> dict[str, Number]:
-    """Every number that a run has, by its printed name; what is neither a number nor null is left out.
-
-    A number that was scored on no query is null, whatever stands in for it.
-    """
+    """Every number that a run has, by its printed name; what is neither a number nor null is left out."""
     found: dict[str, Number] = {
         **aggregate.numbers(),
         **{f"abstention.{name}": value for name, value in aggregate.abstention.items() if name != "k"},
     }
-    counts = aggregate.ledger.get("metrics", {})
-
-    def is_empty(name: str) -> bool:
-        metric = counts.get(Name.parse(name).metric)
-        return metric is not None and not metric.get("scored")
-
-    return {
-        name: None if value is None or is_empty(name) else value
-        for name, value in found.items()
-        if value is None or _is_number(value)
-    }
+    return {name: value for name, value in found.items() if value is None or _is_number(value)}
 
 
 def _is_number(value: object) -> bool:

@@ -88,7 +88,11 @@ class AggregateMetrics:
         return cls.from_dict(stored)
 
     def value(self, name: str) -> Number:
-        """One number by its printed name: `mrr`, `hit_at_k.5`. None where there is none."""
+        """One number by its printed name: `mrr`, `hit_at_k.5`. None where there is none, as in `numbers`."""
+        found = self._stored(name)
+        return None if self._is_of_nothing(name, found) else found
+
+    def _stored(self, name: str) -> Number:
         parsed = Name.parse(name)
         if parsed.metric == ABSTENTION:
             number: Number = plain_number(self.abstention.get(parsed.part or ""))
@@ -104,7 +108,11 @@ class AggregateMetrics:
         return None if value is None else self.exact.get(name, Fraction(repr(value)))
 
     def numbers(self) -> dict[str, Number]:
-        """Every number by its printed name, in order."""
+        """Every number by its printed name, in order.
+
+        A number that was scored on no query is None, whatever stands in for it in the JSON. Where no ledger was stored,
+        every number is as it stands.
+        """
         found: dict[str, Number] = {}
         for name, value in self.to_dict().items():
             if name in _SECTIONS:
@@ -113,7 +121,17 @@ class AggregateMetrics:
                 found.update((f"{name}.{k}", inner) for k, inner in value.items())
             else:
                 found[name] = value
+        return {name: None if self._is_of_nothing(name, value) else value for name, value in found.items()}
+
+    def counts(self, name: str) -> Mapping[str, Any]:
+        """On how many queries a number was scored, by its printed name, and to how many it does not apply."""
+        metrics = self.ledger.get("metrics")
+        found: Mapping[str, Any] = metrics.get(name.partition(".")[0], {}) if isinstance(metrics, dict) else {}
         return found
+
+    def _is_of_nothing(self, name: str, value: Any) -> bool:  # noqa: ANN401  (whatever is stored)
+        """Was it scored on no query? A whole number is a count of queries, and of none there are 0."""
+        return isinstance(value, float) and self.counts(name).get("scored") == 0
 
 
 def _written(value: Any) -> Any:  # noqa: ANN401  (numbers, maps of numbers, and what newer versions wrote)

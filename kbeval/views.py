@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 # What there is beside the files of sql/views/: name, what it answers, and its columns.
 ABOUT = {
     "aggregates": (
-        "the stored numbers of every run, one a row",
-        "run_id, slice (null: the whole run), metric, k, value, scored, not_applicable",
+        "the stored numbers of every run, one row per number",
+        "run_id, slice (null: the whole run), metric, k, value (null: scored on no query), scored, not_applicable",
     ),
     "configurations": (
         "every key of every run's configuration; what looks secret is hidden",
@@ -147,14 +147,13 @@ def _numbers(run: Run) -> Iterator[tuple[Any, ...]]:
     numbers = aggregate.numbers() if aggregate is not None else {}
     if aggregate is None or all(plain_number(value) is None for value in numbers.values()):
         return
-    ledger = aggregate.ledger.get("metrics")
     for long_name, value in numbers.items():
         number = plain_number(value)
         # Where something else than a number is stored, it is none of ours.
         if number is None and value is not None:
             continue
         name = Name.parse(long_name)
-        counts = ledger.get(name.metric, {}) if isinstance(ledger, dict) else {}
+        counts = aggregate.counts(long_name)
         scored, not_applicable = (_count(counts.get(what)) for what in ("scored", "not_applicable"))
         yield (
             run.run_id,

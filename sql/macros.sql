@@ -49,6 +49,27 @@ CREATE MACRO kept_text(t) AS
 CREATE MACRO row_hash(query_id, result_json) AS
     md5_number(concat(length(CAST(query_id AS VARCHAR)), ':', CAST(query_id AS VARCHAR), CAST(result_json AS VARCHAR)));
 
+-- The same in eight bytes, to be kept for each row.
+CREATE MACRO row_mark(hash) AS CAST(hash & 18446744073709551615 AS UBIGINT);
+
+-- How many tokens a row says that it took: a number, an object with a total, or one with parts that are added up.
+CREATE MACRO tokens_in(said, usage) AS
+    COALESCE(
+        json_number(said),
+        json_number(json_extract(said, '$.total')),
+        json_sum(json_extract(said, '$.prompt'), json_extract(said, '$.completion')),
+        json_number(json_extract(usage, '$.total_tokens')),
+        json_sum(json_extract(usage, '$.prompt_tokens'), json_extract(usage, '$.completion_tokens')),
+        json_sum(json_extract(usage, '$.input_tokens'), json_extract(usage, '$.output_tokens'))
+    );
+CREATE MACRO json_sum(a, b) AS
+    CASE WHEN json_number(a) IS NOT NULL OR json_number(b) IS NOT NULL
+         THEN COALESCE(json_number(a), 0) + COALESCE(json_number(b), 0) END;
+
+-- What a row says that it cost, in US dollars.
+CREATE MACRO dollars_in(said, in_dollars) AS
+    COALESCE(json_number(in_dollars), json_number(said), json_number(json_extract(said, '$.usd')));
+
 -- The positions in a stored list of spans, one a structure; null where it is no such list.
 CREATE MACRO spans_in(j) AS
     TRY(from_json(CAST(j AS VARCHAR), '[{

@@ -53,7 +53,7 @@ def printed(number: Name) -> set[str]:
     """Every form that a table prints."""
     columns, _ = score_table([("run", None, aggregate_of([number]))], "csv", None)
     heads = {title for column in columns if column.name == number.long for title in (column.name, column.title)}
-    _, rows = number_table(aggregate_of([number]), "table")
+    _, rows = number_table(aggregate_of([number]))
     return heads | {str(row[0]) for row in rows if row[0] == number.long} | {number.short, number.long, str(number)}
 
 

@@ -15,7 +15,6 @@ import pytest
 
 import kbeval
 from kbeval.cli import run
-from kbeval.render.scores import seen
 from tests.workspace import Workspace
 
 # The guide has 60 lines. Small chunks have ten of them, large ones thirty.
@@ -368,7 +367,7 @@ def test_labels_that_cannot_be_matched_are_left_out_with_a_warning(guide: Worksp
     assert aggregate.ledger["unmatched"] == 3
     for name in ("hit_at_k", "mrr", "precision_at_k_chunk"):
         assert aggregate.ledger["metrics"][name] == {"scored": 0, "not_applicable": 3}
-    assert seen(aggregate, "mrr", aggregate.mrr) is None
+    assert aggregate.value("mrr") is None
     assert any("new" in warning and "match" in warning for warning in scored.warnings)
 
 

@@ -51,22 +51,35 @@ format_option = _option(
 )
 
 
+def one_value(ctx: click.Context, param: click.Parameter, values: tuple[Any, ...]) -> Any:  # noqa: ANN401  (the option's)
+    """For an option that takes one value, declared `multiple` so that a second one is noticed and not silently used."""
+    if len(values) > 1:
+        msg = f"it takes one value, and {len(values)} were given: {', '.join(cut(str(value), 60) for value in values)}"
+        raise click.BadParameter(msg, ctx, param)
+    return values[0] if values else None
+
+
 def engine_options(command: Command) -> Command:
     """--threads, --memory-limit and --cache."""
-    threads = _option(
-        "--threads",
-        type=click.IntRange(1, MOST_THREADS),
-        envvar="KBEVAL_THREADS",
-        help="processor threads  [KBEVAL_THREADS]",
-    )
     cache = _option(
         "--cache",
         type=click.Choice(CACHES),
         envvar="KBEVAL_CACHE",
         help="keep parsed rows beside the database: auto where it is large  [KBEVAL_CACHE]",
     )
+    return resource_options(cache(command))
+
+
+def resource_options(command: Command) -> Command:
+    """--threads and --memory-limit."""
+    threads = _option(
+        "--threads",
+        type=click.IntRange(1, MOST_THREADS),
+        envvar="KBEVAL_THREADS",
+        help="processor threads  [KBEVAL_THREADS]",
+    )
     memory = _option("--memory-limit", metavar="SIZE", help="memory for the engine, like 400MB; the rest goes to disk")
-    return threads(memory(cache(command)))
+    return threads(memory(command))
 
 
 def metric_options(command: Command) -> Command:

@@ -21,7 +21,7 @@ from kbeval.cli.answer import ANSWER
     metavar="NAME=VALUE,…",
     help="these limits and no others  [default: precision=0.80,chr=0.75,under=0.05,over=0.10]",
 )
-@common.engine_options
+@common.resource_options
 def grounded_command(gold: str, trace: str, k: int, gates: str | None, **flags: Any) -> int:  # noqa: ANN401  (click's options)
     """Score a trace against a gold file in one go.
 

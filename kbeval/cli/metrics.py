@@ -25,10 +25,12 @@ def metrics_command(form: str, **flags: Any) -> int:  # noqa: ANN401
     columns = [
         Column("metric"),
         Column("k"),
+        Column("system", "runs of"),
         Column("what_it_measures", "what it measures", 110),
         Column("from"),
     ]
-    rows = [[m.name, ",".join(map(str, m.ks)) or None, m.summary, _home(m)] for m in metrics]
+    every = "any" if form in ("table", "md") else None
+    rows = [[m.name, ",".join(map(str, m.ks)) or None, m.system or every, m.summary, _home(m)] for m in metrics]
     common.print_table(columns, rows, form)
     return 0
 
@@ -62,6 +64,7 @@ def explain_command(metric: str, form: str, **flags: Any) -> int:  # noqa: ANN40
         f"{found.name}: {found.summary}",
         "",
         f"applies to   {found.over}",
+        f"in runs of   {f'{found.system}: imported ones' if found.system else 'any system'}",
         f"computed on  {found.grain}: {GRAINS[found.grain]}",
         f"at k         {', '.join(map(str, found.ks))}" if found.ks else None,
         f"in short     {', '.join(short)}" if short else None,
@@ -87,6 +90,7 @@ def _as_json(metric: Metric) -> dict[str, Any]:
         "summary": metric.summary,
         "grain": metric.grain,
         "over": metric.over,
+        "system": metric.system,
         "k": list(metric.ks),
         "none": metric.none,
         "aggregation": metric.aggregation,

@@ -26,7 +26,13 @@ if TYPE_CHECKING:
 @common.db_option
 @common.suite_option
 @common.golden_option
-@click.option("--by", metavar="FIELD", help="also per slice: category, difficulty, lang, tags or group")
+@click.option(
+    "--by",
+    metavar="FIELD",
+    multiple=True,
+    callback=common.one_value,
+    help="also per slice: category, difficulty, lang, tags or group",
+)
 @common.metric_options
 @common.how_options
 @click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
@@ -147,6 +153,7 @@ class _Job:
 
 
 def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions) -> None:
+    from kbeval.configs import config_of, imported_from
     from kbeval.render.scores import score_table
 
     if form == "json":
@@ -157,13 +164,14 @@ def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions)
         rows.append((run_id, None, scored.aggregates[run_id]))
         rows += [(run_id, name, aggregate) for name, aggregate in scored.slices.get(run_id, {}).items()]
     own = [
-        column.name
+        number.long
         for metric in options.metrics()
-        for column in metric.columns
-        if metric.origin != "kbeval" or column.k in options.extra_ks
+        for number in metric.numbers
+        if metric.origin != "kbeval" or number.k in options.extra_ks
     ]
+    systems = {imported_from(config_of(run)) for run in scored.runs if run.run_id in healthy}
     if rows:
-        common.print_table(*score_table(rows, form, options.by, own), form)
+        common.print_table(*score_table(rows, form, options.by, own, systems), form)
 
 
 def _as_json(scored: Scored, run_id: str) -> dict[str, Any]:

@@ -92,7 +92,7 @@ def _summary(
         "## What the numbers mean",
         render([Column("metric"), Column("meaning")], meanings, "md"),
         "## Results",
-        render(*number_table(aggregate, "md"), "md"),
+        render(*number_table(aggregate), "md"),
         *compared,
     ]
     return "\n\n".join(parts) + "\n"

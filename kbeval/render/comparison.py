@@ -9,7 +9,6 @@ from kbeval.comparison import FALLBACK, CompareReport, Comparison, Delta, QueryC
 from kbeval.model import Number
 from kbeval.names import short_name
 from kbeval.overlap import SIDES
-from kbeval.render.scores import seen
 from kbeval.render.table import Cell, Column, json_text, render
 from kbeval.stats import ALPHA, BETTER, MIXED, NO_DIFFERENCE, WORSE, Significance
 from kbeval.text import counted, markdown
@@ -123,9 +122,7 @@ def delta_table(part: Comparison, only: Collection[str] | None = None) -> Table:
             continue
         one = row.significance
         tested = [_interval(one), one.n, _p(one.p), _says(one)] if one is not None else [None, None, None, ""]
-        a, b = (seen(aggregate, row.name, value) for aggregate, value in part.sides(row))
-        delta = None if a is None or b is None else row.delta
-        rows.append([short_name(row.name), a, b, _signed(delta), *tested])
+        rows.append([short_name(row.name), row.a, row.b, _signed(row.delta), *tested])
     return columns, rows
 
 

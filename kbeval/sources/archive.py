@@ -111,6 +111,12 @@ class ArchiveSource:
         """What the rows of runs are known by, as the archive says."""
         return {run_id: self._part(run_id).runs[run_id].digest for run_id in run_ids}
 
+    keeps_rows = True
+
+    def row_marks(self, earlier: Mapping[str, str]) -> dict[str, dict[str, int]]:  # noqa: ARG002  (as SqliteSource)
+        """An archive does not change."""
+        return {}
+
     def still_kept(self, earlier: Mapping[str, str]) -> set[str]:  # noqa: ARG002
         """An archive holds no earlier rows."""
         return set()
@@ -241,3 +247,13 @@ class ArchiveSource:
         """Every stored row of a run, in the order in which they were stored."""
         found = self._rows(f"SELECT result_json FROM {self._rows_of([run_id])} ORDER BY result_no")
         return [str(row["result_json"]) for row in found]
+
+    def chunk_details(self, chunk_ids: Sequence[str]) -> list[tuple[str, str, str | None, str | None]]:
+        """What the table `chunks` said about these: id, version, text (which is not archived) and source spans."""
+        wanted = set(chunk_ids)
+        sql = f"SELECT chunk_id, chunker_version, source_spans_json FROM {self._table('chunks')}"
+        return [
+            (str(row["chunk_id"]), str(row["chunker_version"]), None, row["source_spans_json"] or None)
+            for row in self._rows(sql)
+            if row["chunk_id"] in wanted
+        ]

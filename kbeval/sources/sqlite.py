@@ -20,6 +20,7 @@ from kbeval.engine import undisturbed
 from kbeval.errors import DatabaseError
 from kbeval.golden import Golden, unpacked
 from kbeval.locks import lock_holders
+from kbeval.rowmarks import unpacked as unpacked_marks
 from kbeval.runs import Run
 from kbeval.sources.files import check_is_database, database_uri, finish_interrupted_write
 from kbeval.text import counted
@@ -205,6 +206,26 @@ class SqliteSource:
         """Does the database itself promise one row for each query of a run?"""
         return self._keys.get("eval_query_results") == {"run_id", "query_id"}
 
+    @property
+    def keeps_rows(self) -> bool:
+        """Is there a copy of the rows that were scored, to look at once they have changed?"""
+        return self._cache is not None
+
+    def row_marks(self, earlier: Mapping[str, str]) -> dict[str, dict[str, int]]:
+        """What each row of runs was known by, where that is kept of rows with these digests."""
+        if not self._has_row_marks():
+            return {}
+        with self._explained():
+            kept = self._rows("SELECT run_id, rows, marks FROM kbeval_rows")
+        return {
+            str(row["run_id"]): marks
+            for row in kept
+            if earlier.get(str(row["run_id"])) == row["rows"] and (marks := unpacked_marks(str(row["marks"])))
+        }
+
+    def _has_row_marks(self) -> bool:
+        return bool(self._rows("SELECT 1 AS n FROM sqlite_master WHERE type = 'table' AND name = 'kbeval_rows'"))
+
     def runs(self) -> list[Run]:
         """Every run, oldest first."""
         with self._explained():
@@ -268,6 +289,22 @@ class SqliteSource:
                 f" WHERE run_id = {_literal(run_id)} ORDER BY {self._row_number()}"
             )
         return [str(row["result_json"]) for row in found]
+
+    def chunk_details(self, chunk_ids: Sequence[str]) -> list[tuple[str, str, str | None, str | None]]:
+        """What the table `chunks` says about these: id, version, text and source spans; a text where it has one."""
+        if "chunks" not in self.columns:
+            return []
+        wanted = ", ".join(map(_literal, sorted(set(chunk_ids)))) or "NULL"
+        text = _as_text("text") if "text" in self.columns["chunks"] else "'' AS text"
+        with self._explained():
+            found = self._rows(
+                f"SELECT {_as_text('chunk_id')}, {_as_text('chunker_version')}, {text}, {_as_text('source_spans_json')}"
+                f" FROM chunks WHERE chunk_id IN ({wanted})"
+            )
+        return [
+            (row["chunk_id"], row["chunker_version"], row["text"] or None, row["source_spans_json"] or None)
+            for row in found
+        ]
 
     # --- rows, or what is kept of them ---------------------------------------------------------------
 

@@ -48,6 +48,7 @@ FROM (
             "error": "VARCHAR",
             "abstained": "JSON",
             "abstention": "JSON",
+            "tokens": "JSON", "usage": "JSON", "cost": "JSON", "cost_usd": "JSON",
             "hits_top_k": [{
                 "rank": "JSON", "chunk_id": "VARCHAR", "doc_id": "VARCHAR", "score": "DOUBLE",
                 "chunker_version": "VARCHAR", "token_count": "DOUBLE"
