@@ -9,14 +9,15 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from kbeval.archive import ChunkSpans, Kept, spans_to_keep
+from kbeval.checks import row_warnings
 from kbeval.configs import config_of, imported_from, own_k
-from kbeval.errors import BadRowsError, DatabaseError
+from kbeval.errors import BadRowsError
 from kbeval.exact import FIXED_POINT, rounded, rounded_mean
 from kbeval.golden import Golden
 from kbeval.metrics import PERCENTILES, Metric
 from kbeval.model import CONTRACT, AggregateMetrics, Number, number_parts
 from kbeval.provenance import of_run, provenance
-from kbeval.runs import Run
+from kbeval.runs import RepeatedRow, Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sqlfiles import compose
 from kbeval.text import counted, cut
@@ -57,6 +58,8 @@ class Scored:
     aggregates: dict[str, AggregateMetrics] = field(default_factory=dict)
     slices: dict[str, dict[str, AggregateMetrics]] = field(default_factory=dict)
     bad_rows: list[BadRow] = field(default_factory=list)
+    # Why runs of the database were left out: nothing can be said about them.
+    repeated_rows: list[RepeatedRow] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     # What to archive when the numbers are stored; filled where ScoreOptions.archive asks for it.
     spans: list[ChunkSpans] = field(default_factory=list)
@@ -147,13 +150,17 @@ def store_scored(scored: Scored, *, db: str | os.PathLike[str], runs: Sequence[s
 
 def aggregate_runs(scoring: Scoring) -> Scored:
     """Compute every aggregate of every run in the session."""
-    _refuse_repeated_rows(scoring)
     scoring.build_scores()
     ledgers, abstention = _ledgers(scoring), _abstention(scoring)
     made_from = provenance(scoring.session, scoring.golden, scoring.options)
     rows = scoring.source.settled_digests(scoring.session)
     totals = {run_id: found for run_id, _, found in run_totals(scoring)}
-    scored = Scored(scoring.runs, bad_rows=bad_rows(scoring), warnings=list(scoring.golden.warnings))
+    scored = Scored(
+        scoring.runs,
+        bad_rows=bad_rows(scoring),
+        repeated_rows=scoring.repeated_rows,
+        warnings=list(scoring.golden.warnings),
+    )
     for run in scoring.runs:
         aggregate = _aggregate(scoring, totals.get(run.run_id, {}), run)
         aggregate.ledger = {**ledgers[run.run_id], **aggregate.ledger}
@@ -169,18 +176,6 @@ def aggregate_runs(scoring: Scoring) -> Scored:
         scored.spans = spans_to_keep(scoring.session)
         scored.golden = scoring.golden
     return scored
-
-
-def _refuse_repeated_rows(scoring: Scoring) -> None:
-    if scoring.source.rows_are_unique:
-        return
-    repeated = scoring.session.rows(
-        "SELECT run_id, query_id, COUNT(*) FROM results GROUP BY run_id, query_id HAVING COUNT(*) > 1 ORDER BY 1, 2"
-    )
-    if repeated:
-        details = [f"run {run_id}, query {query_id}: {count} rows" for run_id, query_id, count in repeated]
-        msg = "some queries have several rows in one run, so it is not clear which counts; keep one of each:"
-        raise DatabaseError(msg, details)
 
 
 def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, str, Totals]]:
@@ -320,6 +315,7 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
         table = "documents" if chunks else "chunks"
         yield f"citation_coverage has no value: the database has no table {table!r}, or it is empty"
     yield from foreign_chunk_warnings(scoring)
+    yield from row_warnings(scoring)
     treated = "counted as zero" if scoring.options.missing_as_zero else "left out (--missing zero counts them)"
     if scoring.options.together:
         treated = "left out"

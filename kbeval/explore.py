@@ -84,6 +84,7 @@ class Explorer:
         self._is_released = False
         self._outline: Outline | None = None
         self._comparisons = Comparisons(self.database, options)
+        self._warnings: dict[str, None] = {}
 
     # The session and its snapshot are made when they are first needed, and anew when they are of no use any more.
 
@@ -100,6 +101,7 @@ class Explorer:
             self._seen = self._fingerprint()
             self._open = self._stack.enter_context(open_scoring(self.database, self._labels, None, self._options))
             prepare(self._open)
+            self._warnings.update(dict.fromkeys(left_out(self._open)))
         return self._open
 
     @property
@@ -149,7 +151,9 @@ class Explorer:
 
     def take_warnings(self) -> list[str]:
         """What must be said beside the answers so far, each once."""
-        return self._comparisons.take_warnings()
+        found = [*self._warnings, *self._comparisons.take_warnings()]
+        self._warnings.clear()
+        return found
 
     def _read_labels(self) -> None:
         if self._labels is None and self.golden is not None and not isinstance(self.golden, Golden):
@@ -249,6 +253,13 @@ class Explorer:
         if self._outline is None:
             self._outline = Outline(self._options)
         return Schema(table, self._outline.columns(table.name))
+
+
+def left_out(scoring: Scoring) -> Iterator[str]:
+    """What to say about runs that are stored and cannot be asked about, one line for each."""
+    first = {row.run_id: row for row in reversed(scoring.repeated_rows)}
+    for run_id, row in sorted(first.items()):
+        yield f"run {run_id} is left out: query {row.query_id} has {row.count:,} rows; keep one of each"
 
 
 def prepare(scoring: Scoring) -> None:

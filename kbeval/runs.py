@@ -14,7 +14,7 @@ from kbeval.errors import UsageError
 from kbeval.metrics import did_you_mean
 from kbeval.model import AggregateMetrics
 from kbeval.moments import moment
-from kbeval.text import shown
+from kbeval.text import cut, shown
 
 _LATEST = re.compile(r"latest(?:~(\d{1,9}))?")
 
@@ -64,6 +64,18 @@ class Run:
             and isinstance(provenance.get("min_overlap"), float)
             and provenance.get("overlap_of") in OVERLAPS_OF
         )
+
+
+@dataclass(frozen=True)
+class RepeatedRow:
+    """A query that one run has several rows for, so that it is not clear which of them counts."""
+
+    run_id: str
+    query_id: str
+    count: int
+
+    def __str__(self) -> str:
+        return f"run {cut(self.run_id, 80)}, query {cut(self.query_id, 80)}: {self.count:,} rows"
 
 
 def is_reserved(name: str) -> bool:

@@ -21,10 +21,10 @@ from kbeval import views
 from kbeval.config import MATCHINGS, OVERLAPS_OF
 from kbeval.configs import config_of, imported_from, own_k
 from kbeval.engine import Loader, Session, first_line
-from kbeval.errors import MetricError, UsageError
+from kbeval.errors import MetricError, RepeatedRowsError, UsageError
 from kbeval.golden import Golden, load_golden
 from kbeval.metrics import Column, Metric, catalogue, did_you_mean, shipped_metrics
-from kbeval.runs import Run, find_runs
+from kbeval.runs import RepeatedRow, Run, find_runs
 from kbeval.sources.files import database_size
 from kbeval.sqlfiles import compose
 
@@ -134,9 +134,6 @@ class Stored(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    @property
-    def rows_are_unique(self) -> bool: ...
-
     def settled_digests(self, session: Session) -> dict[str, str]: ...
 
     def result_json(self, run_id: str, query_id: str) -> str | None: ...
@@ -149,6 +146,8 @@ class Scoring:
         self, session: Session, source: Stored, golden: Golden, runs: Sequence[Run], options: ScoreOptions
     ) -> None:
         self.source = source
+        # Why other runs, which would have been among them, are not.
+        self.repeated_rows: list[RepeatedRow] = []
         self.golden = golden
         self.runs = list(runs)
         self.options = options
@@ -340,17 +339,20 @@ def one_line(text: str) -> str:
 
 
 @contextlib.contextmanager
-def open_scoring(
+def open_scoring(  # noqa: PLR0913  (what to open, and how)
     database: str | os.PathLike[str],
     golden: Golden | str | os.PathLike[str] | None,
     runs: Sequence[str] | None = None,
     options: ScoreOptions | None = None,
     settle: Callable[[Source, Sequence[Run], ScoreOptions], ScoreOptions] | None = None,
+    *,
+    leave_out: bool = False,
 ) -> Iterator[Scoring]:
     """Open a scoring session; `runs` are names (an id, a unique prefix, latest, latest~N), None means all.
 
     Without a golden file there are no labels. `settle` may look at the chosen runs, and refuse them or change the
-    options, before their rows are read.
+    options, before their rows are read. A run with several rows for one query is refused where it is named, unless
+    `leave_out`; among all runs it is left out, and `Scoring.repeated_rows` says so.
     """
     from kbeval.sources.opening import open_source  # traces are scored without one
 
@@ -358,6 +360,12 @@ def open_scoring(
     with open_source(database, options) as (session, source):
         stored = source.runs()
         chosen = stored if runs is None else find_runs(stored, runs, str(database))
+        repeated = source.repeated_rows([run.run_id for run in chosen])
+        if repeated:
+            broken = {row.run_id for row in repeated}
+            if runs is not None and not leave_out:
+                raise RepeatedRowsError([str(row) for row in repeated], len(broken))
+            chosen = [run for run in chosen if run.run_id not in broken]
         if settle is not None:
             options = settle(source, chosen, options)
         source.feed(session, [run.run_id for run in chosen], options.earlier_rows)
@@ -370,4 +378,6 @@ def open_scoring(
         with session.building(*at_once):
             loaded = golden if isinstance(golden, Golden) else load_golden(golden)
             loaded.prepare()
-        yield Scoring(session, source, loaded, chosen, options)
+        scoring = Scoring(session, source, loaded, chosen, options)
+        scoring.repeated_rows = repeated
+        yield scoring

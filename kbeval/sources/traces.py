@@ -44,8 +44,6 @@ _NO_KNOWLEDGE = {
 class TraceSource:
     """A trace that a session holds as the facts of one run, beside no knowledge base."""
 
-    rows_are_unique = True
-
     def __init__(self) -> None:
         config = ImportedRun(RUN_ID, "grounded", "grounded", {}, (), "").config_json
         self.run = Run(RUN_ID, "grounded", "", None, config, "", 0)
