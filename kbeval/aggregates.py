@@ -10,8 +10,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kbeval.archive import ChunkSpans, Kept, spans_to_keep
+from kbeval.checks import row_warnings
 from kbeval.configs import config_of, eval_k, imported_from, own_k
-from kbeval.errors import BadRowsError, DatabaseError
+from kbeval.errors import BadRowsError
 from kbeval.exact import FIXED_POINT, LARGEST, exact_mean, rounded, rounded_mean
 from kbeval.golden import Golden
 from kbeval.metrics import PERCENTILES, Metric
@@ -19,7 +20,7 @@ from kbeval.model import CONTRACT, AggregateMetrics, Number
 from kbeval.names import ABSTENTION, Name, short_name
 from kbeval.provenance import of_places, of_run, provenance
 from kbeval.rowmarks import RowMarks, marks_to_keep
-from kbeval.runs import Run
+from kbeval.runs import RepeatedRow, Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sqlfiles import compose
 from kbeval.text import counted, cut
@@ -60,6 +61,8 @@ class Scored:
     aggregates: dict[str, AggregateMetrics] = field(default_factory=dict)
     slices: dict[str, dict[str, AggregateMetrics]] = field(default_factory=dict)
     bad_rows: list[BadRow] = field(default_factory=list)
+    # Why runs of the database were left out: nothing can be said about them.
+    repeated_rows: list[RepeatedRow] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     # What is worth knowing, and no reason for doubt.
     notes: list[str] = field(default_factory=list)
@@ -154,7 +157,6 @@ def store_scored(scored: Scored, *, db: str | os.PathLike[str], runs: Sequence[s
 
 def aggregate_runs(scoring: Scoring) -> Scored:
     """Compute every aggregate of every run in the session."""
-    _refuse_repeated_rows(scoring)
     scoring.build_scores()
     ledgers, abstention = _ledgers(scoring), _abstention(scoring)
     made_from = provenance(scoring.session, scoring.golden, scoring.options, scoring.stored_versions)
@@ -163,7 +165,12 @@ def aggregate_runs(scoring: Scoring) -> Scored:
     rows = scoring.source.settled_digests(scoring.session)
     totals = {run_id: found for run_id, _, found in run_totals(scoring)}
     applies = _queries_it_applies_to(scoring)
-    scored = Scored(scoring.runs, bad_rows=bad_rows(scoring), warnings=list(scoring.golden.warnings))
+    scored = Scored(
+        scoring.runs,
+        bad_rows=bad_rows(scoring),
+        repeated_rows=scoring.repeated_rows,
+        warnings=list(scoring.golden.warnings),
+    )
     for run in scoring.runs:
         aggregate = _aggregate(scoring, totals.get(run.run_id, {}), run)
         aggregate.ledger = {**ledgers[run.run_id], **aggregate.ledger}
@@ -192,18 +199,6 @@ def aggregate_runs(scoring: Scoring) -> Scored:
         if not scoring.source.keeps_rows:
             scored.row_marks = marks_to_keep(scoring.session, rows)
     return scored
-
-
-def _refuse_repeated_rows(scoring: Scoring) -> None:
-    if scoring.source.rows_are_unique:
-        return
-    repeated = scoring.session.rows(
-        "SELECT run_id, query_id, COUNT(*) FROM results GROUP BY run_id, query_id HAVING COUNT(*) > 1 ORDER BY 1, 2"
-    )
-    if repeated:
-        details = [f"run {run_id}, query {query_id}: {count} rows" for run_id, query_id, count in repeated]
-        msg = "some queries have several rows in one run, so it is not clear which counts; keep one of each:"
-        raise DatabaseError(msg, details)
 
 
 def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, str, Totals]]:
@@ -373,6 +368,7 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
         table = "documents" if chunks else "chunks"
         yield f"citation_coverage has no value: the database has no table {table!r}, or it is empty"
     yield from matching_warnings(scoring, scored)
+    yield from row_warnings(scoring)
     left_out = "left out" if scoring.options.together else "left out (--missing zero counts them)"
     treated = "counted as zero" if scoring.options.missing == "zero" else left_out
     traces = {run.run_id for run in scoring.runs if imported_from(config_of(run)) == "grounded"}

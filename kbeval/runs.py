@@ -67,6 +67,18 @@ class Run:
         return found
 
 
+@dataclass(frozen=True)
+class RepeatedRow:
+    """A query that one run has several rows for, so that it is not clear which of them counts."""
+
+    run_id: str
+    query_id: str
+    count: int
+
+    def __str__(self) -> str:
+        return f"run {cut(self.run_id, 80)}, query {cut(self.query_id, 80)}: {self.count:,} rows"
+
+
 def is_reserved(name: str) -> bool:
     """Does it mean a run by its place, and is no good as an id?"""
     return _BY_PLACE.fullmatch(name) is not None

@@ -25,7 +25,7 @@ from kbeval.config import (
     Config,
     load_config,
 )
-from kbeval.errors import UsageError
+from kbeval.errors import KbevalError, UsageError
 from kbeval.render.table import FORMATS, Cell, Column, json_text, render
 from kbeval.text import cut, shown
 
@@ -250,6 +250,11 @@ def note(*lines: str) -> None:
     """Say something beside the data; each line is one line, whatever data it quotes."""
     if lines:
         click.echo("\n".join(map(shown, lines)), err=True)
+
+
+def fail(error: KbevalError) -> None:
+    """Say what could not be done, where the rest was."""
+    note(f"kbeval: {error.headline}", *(f"  {detail}" for detail in error.details))
 
 
 def warn(text: str) -> None:

@@ -44,7 +44,6 @@ _NO_KNOWLEDGE = {
 class TraceSource:
     """A trace that a session holds as the facts of one run, beside no knowledge base."""
 
-    rows_are_unique = True
     keeps_rows = True
 
     def __init__(self) -> None:
