@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kbeval.archive import ChunkSpans, Kept, spans_to_keep
@@ -210,7 +211,22 @@ def _aggregate(scoring: Scoring, totals: Totals, run: Run) -> AggregateMetrics:
     values, counts = numbers_of(scoring, totals, run)
     known = {name: values.pop(name) for name in CONTRACT}
     ordered = {name: counts[name] for name in (*CONTRACT, *sorted(counts.keys() - set(CONTRACT)))}
-    return AggregateMetrics(**known, extra=values, ledger={"metrics": ordered})
+    exact = dict(_exact_numbers(scoring, totals))
+    return AggregateMetrics(**known, extra=values, ledger={"metrics": ordered}, exact=exact)
+
+
+def _exact_numbers(scoring: Scoring, totals: Totals) -> Iterator[tuple[str, Fraction]]:
+    """Every number that some query has, before it is rounded."""
+    for metric in scoring.metrics:
+        for column in metric.columns:
+            made_of, scored, _ = totals.get(column.name, ([], 0, 0))
+            if not scored:
+                continue
+            if metric.aggregation == "percentiles":
+                named = zip(PERCENTILES, made_of, strict=True)
+                yield from ((f"{column.name}.{part}", Fraction(value)) for part, value in named)
+            else:
+                yield column.name, Fraction(made_of[0]) / (scored if metric.aggregation == "mean" else 1)
 
 
 def numbers_of(scoring: Scoring, totals: Totals, run: Run) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -104,8 +104,12 @@ def _checked(path: Path, table: Mapping[str, Any]) -> Config:
     if any("\0" in str(values.get(key, "")) for key in _PATHS):
         msg = f"{path}: a path must not hold a NUL character"
         raise UsageError(msg)
-    for name, expression in values.get("metrics", {}).items():
-        if not isinstance(expression, str):
-            msg = f"{path}: metric {name} must be text, an SQL aggregate expression"
+    for name, metric in values.get("metrics", {}).items():
+        is_table = isinstance(metric, dict) and isinstance(metric.get("expression"), str)
+        if not isinstance(metric, str) and not is_table:
+            msg = (
+                f"{path}: metric {name} must be text, an SQL aggregate expression, or a table"
+                ' like { expression = "MAX(rank)", better = "lower" }'
+            )
             raise UsageError(msg)
     return Config(path, values)

@@ -14,7 +14,16 @@ from kbeval.comparison import FALLBACK, CompareReport
 from kbeval.errors import BadRowsError, UsageError
 from kbeval.exact import difference
 from kbeval.golden import Golden
-from kbeval.metrics import PERCENTILES, Metric, did_you_mean, find_column, find_metric, long_name
+from kbeval.metrics import (
+    HIGHER,
+    PERCENTILES,
+    Metric,
+    did_you_mean,
+    find_column,
+    find_metric,
+    long_name,
+    refuse_neither,
+)
 from kbeval.model import AggregateMetrics, Number
 from kbeval.text import counted
 
@@ -139,6 +148,8 @@ def make_gates(table: Mapping[str, Any], metrics: Sequence[Metric]) -> list[Gate
     for kind in LIMITS:
         for name, limit in table.get(kind, {}).items():
             metric = find_metric(metrics, name).name if kind == "min_scored" else _number_name(metrics, name)
+            if kind == "max_drop" and metric not in ABSTENTION:
+                refuse_neither(find_metric(metrics, metric), f"--max-drop {name} has no direction; use --min or --max")
             found[kind, metric] = Gate(kind, metric, limit)
     if table.get("max_missing") is not None:
         found["max_missing", None] = Gate("max_missing", None, table["max_missing"])
@@ -242,7 +253,7 @@ def _judged(
         return _said(gate, None, f"{name} has no value: it applies to no query of this run", passed=False)
     if gate.kind == "max_drop":
         before = None if report is None else _value(report.aggregate_a, name)
-        higher = name not in ABSTENTION and find_metric(metrics, name).higher_is_better
+        higher = name not in ABSTENTION and find_metric(metrics, name).better == HIGHER
         return _dropped(gate, before, value, higher_is_better=higher)
     above = value - gate.limit if gate.kind == "min" else gate.limit - value
     return _said(gate, value, f"{name} is {value:g}", passed=above >= -_TOLERANCE)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from kbeval.errors import UsageError
 from kbeval.exact import LARGEST
 from kbeval.metrics import (
+    HIGHER,
+    NEITHER,
     PERCENTILES,
     SHORT_NAMES,
     Metric,
@@ -27,7 +29,9 @@ _ABSTENTION = ("abstention.unsupported_rate", "abstention.over_cautious_rate")
 
 @dataclass(frozen=True)
 class Measured:
-    """One number by its printed name, and how to read it; `higher_is_better` is None where nobody said."""
+    """One number by its printed name, and how to read it; `higher_is_better` is None where neither is, or no metric
+    says.
+    """
 
     name: str
     higher_is_better: bool | None = None
@@ -118,11 +122,9 @@ def _measured(name: str, metrics: Sequence[Metric]) -> Measured:
     metric = next((one for one in metrics if one.name == name.partition(".")[0]), None)
     if metric is None:
         return Measured(name)
-    # More queries are not better queries, unless a count says that fewer are.
-    neutral = metric.aggregation == "count" and metric.higher_is_better
     return Measured(
         name,
-        higher_is_better=None if neutral else metric.higher_is_better,
+        higher_is_better=None if metric.better == NEITHER else metric.better == HIGHER,
         across_chunkers=metric.across_chunkers,
         by_chunk_id="expected_chunk" in f"{metric.over} {metric.expression}",
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from kbeval.errors import UsageError
 from kbeval.exact import rounded
-from kbeval.metrics import Column, did_you_mean, find_column, find_metric
+from kbeval.metrics import HIGHER, Column, did_you_mean, find_column, find_metric, refuse_neither
 from kbeval.model import CONTRACT
 from kbeval.scoring import Scoring
 
@@ -143,6 +143,7 @@ def worst_queries(scoring: Scoring, metric_name: str, count: int) -> tuple[Colum
     """The queries that did worst on a metric, worst first; ties by id."""
     metric = find_metric(scoring.metrics, metric_name)
     column = find_column(scoring.metrics, metric_name)
+    refuse_neither(metric, "no query is worst")
     scoring.build_scores()
     scoring.session.need("matched")
     rows = scoring.session.rows(
@@ -156,7 +157,7 @@ def worst_queries(scoring: Scoring, metric_name: str, count: int) -> tuple[Colum
         JOIN best AS b ON b.result_no = s.result_no
         LEFT JOIN queries AS q ON q.query_id = s.query_id
         WHERE s."{column.name}" IS NOT NULL
-        ORDER BY s."{column.name}" {"ASC" if metric.higher_is_better else "DESC"}, s.query_id
+        ORDER BY s."{column.name}" {"ASC" if metric.better == HIGHER else "DESC"}, s.query_id
         LIMIT $1
         """,
         [count],

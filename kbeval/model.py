@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Self
 
 # The contract: these keys are always written, in this order.
@@ -47,6 +48,8 @@ class AggregateMetrics:
     abstention: dict[str, Any] = field(default_factory=dict)
     ledger: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
+    # Each number by its printed name before it was rounded; not stored.
+    exact: dict[str, Fraction] = field(default_factory=dict, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object, keys in the contract's order, then the rest by name."""
