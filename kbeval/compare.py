@@ -22,20 +22,31 @@ from kbeval.configs import Difference, broken_invariants, changed_parts, config_
 from kbeval.errors import BadRowsError, KbevalError, UsageError
 from kbeval.exact import LARGEST
 from kbeval.golden import Golden
-from kbeval.metrics import Metric
+from kbeval.metrics import NEITHER, Metric
 from kbeval.model import AggregateMetrics
 from kbeval.names import Names, once_meant
 from kbeval.overlap import SIDES, coarse_labels, pairs_under_other_rules
 from kbeval.runs import Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sources.opening import Source, with_or_without_copy
-from kbeval.stats import RESAMPLES, SEED, Pairs, Significance, assess, verdict
+from kbeval.stats import RESAMPLES, SEED, Pairs, assess, verdict
 from kbeval.text import counted
 
 if TYPE_CHECKING:
     import polars as pl
 
-HEADLINE = "mrr"
+# The metric that labels are about, by kind of label, the finest kind first. `groundedness` counts answers without a
+# rule, so it is about no label.
+_ABOUT_LABELS = (
+    "mrr",
+    "support_mrr",
+    "recall_at_k_doc.10",
+    "answer_precision",
+    "groundedness_checked",
+    "refusal_correctness",
+    "abstention_accuracy",
+)
+_LAST_RESORT = "groundedness"
 _KINDS_OF_NUMBER = {"count": "count", "sum": "sum", "percentiles": "percentile"}
 _CAUSES = ("presence", "failure", "ranking", "places", "refusal", "rules", "citations", "configuration")
 
@@ -205,7 +216,7 @@ class _Compare:
             return
         yield from coarse_labels(scoring.session)
         answers = {
-            rule: verdict(assess(numbers, resamples=self.options.resamples, seed=self.options.seed), HEADLINE).answer
+            rule: verdict(assess(numbers, resamples=self.options.resamples, seed=self.options.seed), "mrr").answer
             for rule, numbers in pairs_under_other_rules(scoring.session, scoring.options.overlap_of, pairs)
             if numbers
         }
@@ -260,7 +271,7 @@ class _Compare:
             name: Pairs(
                 sides[2 * place],
                 sides[2 * place + 1],
-                higher_is_better=metric.higher_is_better,
+                better=metric.better,
                 # Chunks of other sizes bring the same text in more or fewer hits.
                 decides=metric.across_chunkers or self.versions[0] == self.versions[1],
             )
@@ -275,10 +286,11 @@ class _Compare:
         per_query: Sequence[QueryComparison],
     ) -> Comparison:
         a, b = (aggregates.get(run.run_id, AggregateMetrics()) for run in (self.run_a, self.run_b))
-        significance = assess(pairs, resamples=self.options.resamples, seed=self.options.seed)
-        ordered = _in_order(significance, a, b)
+        ordered = _in_order(pairs, a, b)
+        significance = assess(ordered, resamples=self.options.resamples, seed=self.options.seed)
         kinds = Counter(one.kind for one in per_query)
-        return Comparison(a, b, ordered, verdict(ordered, HEADLINE), {kind: kinds[kind] for kind in KINDS})
+        said = verdict(significance, _headline(ordered))
+        return Comparison(a, b, significance, said, {kind: kinds[kind] for kind in KINDS})
 
     def _slices(
         self,
@@ -328,12 +340,25 @@ def _floats(column: Any) -> NDArray[np.float64]:  # noqa: ANN401  (an array, mas
     return np.where(np.abs(values) < LARGEST, values, np.nan)
 
 
-def _in_order(
-    significance: Mapping[str, Significance], a: AggregateMetrics, b: AggregateMetrics
-) -> dict[str, Significance]:
+def _in_order(pairs: Mapping[str, Pairs], a: AggregateMetrics, b: AggregateMetrics) -> dict[str, Pairs]:
     names = [*a.numbers(), *b.numbers()]
     order = {name: place for place, name in reversed(list(enumerate(names)))}
-    return {name: significance[name] for name in sorted(significance, key=lambda name: (order.get(name, 0), name))}
+    return {name: pairs[name] for name in sorted(pairs, key=lambda name: (order.get(name, 0), name))}
+
+
+def _headline(pairs: Mapping[str, Pairs]) -> str | None:
+    """The metric that the labels are about: each query counts for the finest kind of label that it has."""
+    tested = {name: ~(np.isnan(one.a) | np.isnan(one.b)) for name, one in pairs.items() if one.decides}
+    counts: dict[str, int] = {}
+    labelled = np.zeros(len(next(iter(tested.values()), ())), dtype=bool)
+    for name in _ABOUT_LABELS:
+        if name in tested:
+            counts[name] = int((tested[name] & ~labelled).sum())
+            labelled |= tested[name]
+    if any(counts.values()):
+        return max(counts, key=lambda name: counts[name])
+    decisive = [name for name, applies in tested.items() if applies.any() and pairs[name].better != NEITHER]
+    return next((name for name in decisive if name != _LAST_RESORT), None)
 
 
 def _other_labels(scoring: Scoring) -> Iterator[str]:

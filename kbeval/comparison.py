@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kbeval.configs import Difference
-from kbeval.exact import difference
+from kbeval.exact import difference, rounded
 from kbeval.model import CONTRACT, AggregateMetrics, Number
 from kbeval.names import Name
 from kbeval.render.table import json_text
@@ -60,9 +60,10 @@ class Delta:
     name: str
     a: Number
     b: Number
+    # Of the stored numbers, and of the exact ones, rounded once: the first is for programs, the second for people.
     delta: Number
+    exact_delta: Number
     significance: Significance | None
-    higher_is_better: bool | None
 
 
 @dataclass(frozen=True)
@@ -95,10 +96,15 @@ class Comparison:
         a, b = self._numbers()
         found = []
         for name in _ordered(a, b):
-            one = self.significance.get(name)
-            better = one.higher_is_better if one is not None else None
-            found.append(Delta(name, a.get(name), b.get(name), difference(a.get(name), b.get(name)), one, better))
+            stored = difference(a.get(name), b.get(name))
+            exact = self._exact_difference(name) if isinstance(stored, float) else stored
+            shown = stored if exact is None else exact
+            found.append(Delta(name, a.get(name), b.get(name), stored, shown, self.significance.get(name)))
         return found
+
+    def _exact_difference(self, name: str) -> float | None:
+        a, b = self.aggregate_a.exact.get(name), self.aggregate_b.exact.get(name)
+        return None if a is None or b is None else rounded(float(b - a))
 
     def _numbers(self) -> tuple[dict[str, Number], dict[str, Number]]:
         return self.aggregate_a.numbers(), self.aggregate_b.numbers()

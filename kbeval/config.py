@@ -117,9 +117,13 @@ def _checked(path: Path, table: Mapping[str, Any]) -> Config:
             raise UsageError(msg)
         values[key] = str(path.parent / str(value)) if key in _PATHS else value
     _check_values(path, values)
-    for name, expression in values.get("metrics", {}).items():
-        if not isinstance(expression, str):
-            msg = f"{path}: metric {name} must be text, an SQL aggregate expression"
+    for name, metric in values.get("metrics", {}).items():
+        is_table = isinstance(metric, dict) and isinstance(metric.get("expression"), str)
+        if not isinstance(metric, str) and not is_table:
+            msg = (
+                f"{path}: metric {name} must be text, an SQL aggregate expression, or a table"
+                ' like { expression = "MAX(rank)", better = "lower" }'
+            )
             raise UsageError(msg)
     return Config(path, values)
 

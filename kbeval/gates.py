@@ -15,7 +15,7 @@ from kbeval.comparison import FALLBACK, CompareReport
 from kbeval.errors import BadRowsError, UsageError
 from kbeval.golden import Golden
 from kbeval.limits import as_stored, as_written, limit_text, side, telling, telling_change
-from kbeval.metrics import Metric
+from kbeval.metrics import HIGHER, Metric, refuse_neither
 from kbeval.model import AggregateMetrics, Number
 from kbeval.names import ABSTENTION_RATES, Name, Names, ks_named, once_meant
 from kbeval.runs import find_baseline, find_run
@@ -147,6 +147,8 @@ def make_gates(table: Mapping[str, Any], metrics: Sequence[Metric]) -> list[Gate
     for kind in LIMITS:
         for text, limit in table.get(kind, {}).items():
             name = names.metric(text).name if kind == "min_scored" else names.number(text).long
+            if kind == "max_drop" and name not in ABSTENTION_RATES:
+                refuse_neither(names.metric(text), f"--max-drop {text} has no direction; use --min or --max")
             found[kind, name] = Gate(kind, name, limit)
     if table.get("max_missing") is not None:
         found["max_missing", None] = Gate("max_missing", None, table["max_missing"])
@@ -240,7 +242,7 @@ def _judged(
         return _said(gate, None, why, passed=False)
     if gate.kind == "max_drop":
         before = (None, None) if report is None else _value(report.aggregate_a, name)
-        higher = name not in ABSTENTION_RATES and Names(metrics).metric(name).higher_is_better
+        higher = name not in ABSTENTION_RATES and Names(metrics).metric(name).better == HIGHER
         return _dropped(gate, before, (value, exact), higher_is_better=higher)
     text = telling(exact, value, gate.limit)
     place = side(exact, as_written(gate.limit))

@@ -7,14 +7,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kbeval.exact import LARGEST
-from kbeval.metrics import Metric
+from kbeval.metrics import HIGHER, NEITHER, Metric
 from kbeval.model import AggregateMetrics, Number
 from kbeval.names import ABSTENTION_RATES, Name, Names, short_name
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One number by its printed name, and how to read it; `higher_is_better` is None where nobody said."""
+    """One number by its printed name, and how to read it; `higher_is_better` is None where neither is, or no metric
+    says.
+    """
 
     name: str
     higher_is_better: bool | None = None
@@ -58,11 +60,9 @@ def _measured(name: Name, metrics: Sequence[Metric]) -> Measured:
     metric = next((one for one in metrics if one.name == name.metric), None)
     if metric is None:
         return Measured(name.long)
-    # More queries are not better queries, unless a count says that fewer are.
-    neutral = metric.aggregation == "count" and metric.higher_is_better
     return Measured(
         name.long,
-        higher_is_better=None if neutral else metric.higher_is_better,
+        higher_is_better=None if metric.better == NEITHER else metric.better == HIGHER,
         across_chunkers=metric.across_chunkers,
         by_chunk_id="expected_chunk" in f"{metric.over} {metric.expression}",
     )

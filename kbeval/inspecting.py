@@ -10,6 +10,7 @@ from typing import Any
 from kbeval.configs import config_of
 from kbeval.errors import UsageError
 from kbeval.exact import rounded
+from kbeval.metrics import HIGHER, refuse_neither
 from kbeval.model import CONTRACT
 from kbeval.names import Name, Names, once_meant
 from kbeval.scoring import Scoring
@@ -259,6 +260,7 @@ def worst_queries(scoring: Scoring, metric_name: str, count: int) -> tuple[Name,
         why = once_meant(column.metric) or f"; 'kbeval show {run.run_id}' lists what does"
         msg = f"{column} applies to no query of run {run.run_id}{why}"
         raise UsageError(msg)
+    refuse_neither(metric, "no query is worst")
     scoring.build_scores()
     scoring.session.need("matched")
     rows = scoring.session.rows(
@@ -272,7 +274,7 @@ def worst_queries(scoring: Scoring, metric_name: str, count: int) -> tuple[Name,
         JOIN best AS b ON b.result_no = s.result_no
         LEFT JOIN queries AS q ON q.query_id = s.query_id
         WHERE s."{column.name}" IS NOT NULL
-        ORDER BY s."{column.name}" {"ASC" if metric.higher_is_better else "DESC"}, s.query_id
+        ORDER BY s."{column.name}" {"ASC" if metric.better == HIGHER else "DESC"}, s.query_id
         LIMIT $1
         """,
         [count],

@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import kbeval.sqlfiles as sqlfiles
 from kbeval.errors import MetricError, UsageError
@@ -28,12 +29,16 @@ GRAINS = {
 AGGREGATIONS = ("mean", "count", "sum", "percentiles")
 PERCENTILES = ("p50", "p95", "total")
 SYSTEMS = ("anchors", "grounded")
+# Which way a metric improves. One that improves neither way is shown and tested, and decides nothing.
+BETTER = HIGHER, LOWER, NEITHER = ("higher", "lower", "neither")
 RESERVED = frozenset(
     ("abstention", "ledger", "provenance", "slices", "run_id", "query_id", "result_no", "aggregate", "metric")
 )
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _HEADER = re.compile(r"--\s*([a-z_]+)\s*:\s*(.*)")
 _FIELDS = ("grain", "over", "k", "none", "agg", "better", "comparable", "system", "missing", "labels", "unit")
+# What a metric in a config file may say.
+CONFIG_FIELDS = ("expression", "summary", *_FIELDS)
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ class Metric:
     ks: tuple[int, ...] = ()
     none: float | None = None
     aggregation: str = "mean"
-    higher_is_better: bool = True
+    better: str = HIGHER
     # False: it counts chunks, so that between runs of different chunkers it says nothing about quality.
     across_chunkers: bool = True
     # It is about the rows of one system alone; None: about any.
@@ -176,7 +181,7 @@ def _checked(name: str, summary: str, expression: str, fields: Mapping[str, str]
         ks=ks or (DEFAULT_KS if uses_k else ()),
         none=none,
         aggregation=choice("agg", "mean", AGGREGATIONS),
-        higher_is_better=choice("better", "higher", ("higher", "lower")) == "higher",
+        better=choice("better", NEITHER if fields.get("agg") == "count" else HIGHER, BETTER),
         across_chunkers=choice("comparable", "across", ("across", "within")) == "across",
         system=choice("system", SYSTEMS[0], SYSTEMS) if "system" in fields else None,
         labels=fields.get("labels"),
@@ -219,12 +224,29 @@ def metrics_in_folder(folder: Path, origin: str | None = None, only: Collection[
     return found
 
 
-def metrics_in_config(table: Mapping[str, str], origin: str) -> list[Metric]:
-    """The `[metrics]` table of a config file: a name and an expression each."""
-    return [
-        _checked(name, "your own, from the config file.", expression.strip(), {}, f"{origin}, metric {name}")
-        for name, expression in sorted(table.items())
-    ]
+def metrics_in_config(table: Mapping[str, str | Mapping[str, Any]], origin: str) -> list[Metric]:
+    """The `[metrics]` table of a config file: for each name an expression, or a table of an expression and the headers
+    of a metric file. Which way such a metric improves is not known unless it says so.
+    """
+    return [_configured(name, value, f"{origin}, metric {name}") for name, value in sorted(table.items())]
+
+
+def _configured(name: str, value: str | Mapping[str, Any], origin: str) -> Metric:
+    given = {"expression": value} if isinstance(value, str) else dict(value)
+    for field, inner in given.items():
+        if field not in CONFIG_FIELDS:
+            msg = f"{origin}: unknown key {field!r}{did_you_mean(field, CONFIG_FIELDS)}"
+            raise MetricError(msg)
+        items = inner if isinstance(inner, list) and field == "k" else [inner]
+        if not all(isinstance(item, str | int | float) and not isinstance(item, bool) for item in items):
+            msg = f"{origin}: {field} must be text or a number{', or a list of numbers' if field == 'k' else ''}"
+            raise MetricError(msg)
+    fields = {
+        field: " ".join(map(str, inner)) if isinstance(inner, list) else str(inner).strip()
+        for field, inner in {"better": NEITHER, **given}.items()
+    }
+    summary = fields.pop("summary", "your own, from the config file.")
+    return _checked(name, summary, fields.pop("expression", ""), fields, origin)
 
 
 def shipped_metrics(only: Collection[str] = ()) -> list[Metric]:
@@ -243,6 +265,16 @@ def catalogue(
             raise MetricError(msg)
         metrics.append(own)
     return sorted((metric.with_ks(extra_ks) for metric in metrics), key=lambda metric: metric.name)
+
+
+def refuse_neither(metric: Metric, consequence: str) -> None:
+    """Refuse to order the values of a metric that improves neither way."""
+    if metric.better != NEITHER:
+        return
+    remedy = f"; add 'better' (higher or lower) to its definition in {metric.origin}"
+    msg = f"more {metric.name} is neither better nor worse, so {consequence}"
+    msg += "" if metric.origin == "kbeval" else remedy
+    raise UsageError(msg)
 
 
 def definitions_hash(metrics: Sequence[Metric]) -> str:

@@ -30,6 +30,23 @@ def two_runs(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace
     return workspace
 
 
+def test_what_improves_neither_way_cannot_drop(
+    two_runs: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "kbeval.toml"
+    config.write_text('[metrics]\ndepth = "MAX(rank)"\n')
+    code, out, err = gate(capsys, "b", "--baseline", "a", "--max-drop", "depth=1")
+    assert (code, out) == (2, "")
+    assert "--max-drop depth has no direction; use --min or --max; add 'better' (higher or lower)" in err
+    assert "kbeval.toml" in err
+    assert gate(capsys, "b", "--max", "depth=9")[0] == 0
+    config.write_text('[metrics.depth]\nexpression = "MAX(rank)"\nbetter = "lower"\n')
+    assert gate(capsys, "b", "--baseline", "a", "--max-drop", "depth=1")[0] == 0
+    code, _, err = gate(capsys, "b", "--baseline", "a", "--max-drop", "queries=0")
+    assert (code, "more total_queries is neither better nor worse" in err) == (2, True)
+
+
 def gate(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     code = run(["gate", *arguments])
     out, err = capsys.readouterr()

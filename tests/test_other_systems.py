@@ -1064,6 +1064,38 @@ def test_imported_runs_are_compared_like_any_other(tmp_path: Path) -> None:
     assert run([*back, "--db", str(tmp_path / "a.db"), "--golden", str(labels)]) == 1
 
 
+def test_two_anchors_runs_are_told_apart_by_their_supports(tmp_path: Path) -> None:
+    import kbeval
+
+    labels = tmp_path / "golden.json"
+    supports = [{"rel_path": "p", "heading_path": "", "snippets": []}]
+    asked = [{"id": f"t{n:02}", "query": "?", "gold_supports": supports} for n in range(30)]
+    refused = [{"id": f"u{n:02}", "query": "?", "answerable": False} for n in range(15)]
+    labels.write_text(json.dumps([*asked, *refused]))
+    for name, found, kept in (("first", 15, 3), ("second", 12, 10)):
+        rows: list[dict[str, Any]] = [
+            {"test_case_id": f"t{n:02}", "answer": "yes", "abstained": False, "retrieved_chunks": [chunk(path, "")]}
+            for n in range(30)
+            for path in ["p" if (n + (name == "second")) % 30 < found else "q"]
+        ]
+        rows += [
+            {"test_case_id": f"u{n:02}", "answer": "?", "abstained": n < kept, "retrieved_chunks": []}
+            for n in range(15)
+        ]
+        write_runs(tmp_path / "a.db", [read_folder(write_results(tmp_path / name, rows, {"k": 5}))])
+    report = kbeval.compare_runs("first", "second", db=tmp_path / "a.db", golden=labels)
+    assert (report.verdict.metric, report.verdict.n) == ("support_mrr", 30)
+    # One number under three names, corrected for once.
+    tested = report.whole.significance
+    names = ("refusal_correctness", "abstention_accuracy", "hallucination_rate_unanswerable")
+    assert {(tested[name].p, tested[name].p_holm) for name in names} == {(tested[names[0]].p, tested[names[0]].p_holm)}
+    paid = [name for name, one in tested.items() if one.decides and one.same_as is None]
+    assert [name for name in names if name in paid] == ["refusal_correctness"]
+    assert tested[names[0]].p_holm == pytest.approx(tested[names[0]].p * len(paid), abs=2e-3)
+    # Numbers that anchors do not have are not among the rows.
+    assert not {"mrr", "hit@5", "recall@5"} & {str(row[0]) for row in delta_table(report.whole)[1]}
+
+
 def test_traces_are_tested_over_the_questions_that_both_have(tmp_path: Path) -> None:
     import kbeval
 
