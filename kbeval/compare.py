@@ -22,9 +22,9 @@ from kbeval.configs import (
     Difference,
     broken_invariants,
     changed_parts,
-    different_labels,
     config_diff,
     config_of,
+    different_labels,
     eval_k,
     is_readable,
 )

@@ -27,7 +27,7 @@ _BESIDE_DB = ""
 @click.option("--only", metavar="METRIC,…", help="test these metrics alone, like mrr,hit@5: fewer show more")
 @common.how_options
 @click.option("--strict-chunker-version", is_flag=True, help="refuse runs of different chunker versions")
-@click.option("--ignore-invariants", is_flag=True, help="compare runs of different golden files or judges")
+@click.option("--ignore-invariants", is_flag=True, help="compare runs of different judges")
 @click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
 @click.option(
     "--report",
