@@ -39,9 +39,10 @@ _TERMS = 400
 _FLIPPED = 120
 _EVERY_SIGN = 11
 _FLIPS = 1000
-_TRIALS = 250
+_NODES = 16
+_TRIALS = 20
 _THROWS = 4
-_FEWEST_BEYOND = 3
+_FEWEST_BEYOND = 4
 _FINEST_LEVEL = 0.0005
 _SIZES = 64
 _COUNTS = 200
@@ -181,11 +182,14 @@ def _share_by_flipping(sizes: Floats, chances: Floats, drawn: tuple[int, float],
     """
     generator = np.random.default_rng(_SEED)
     changes, chances_of_changes = _changes(*drawn)
-    trials = np.searchsorted(np.cumsum(chances_of_changes), (np.arange(_TRIALS) + 0.5) / _TRIALS)
-    places, weights = np.unique(np.minimum(trials, len(changes) - 1), return_counts=True)
+    # Numbers of changes that stand for all, each as probable as the next.
+    places = np.searchsorted(np.cumsum(chances_of_changes), (np.arange(_NODES) + 0.5) / _NODES)
+    places, weights = np.unique(np.minimum(places, len(changes) - 1), return_counts=True)
+    up_to = np.cumsum(chances)
     begins = []
-    for changed, weight in zip(changes[places].tolist(), weights.tolist(), strict=True):
-        found = sizes[generator.choice(len(sizes), p=chances, size=(weight, changed))]
+    for changed, weight in zip(changes[places].tolist(), (weights * _TRIALS).tolist(), strict=True):
+        drawn_sizes = np.searchsorted(up_to, generator.random((weight, changed)) * up_to[-1])
+        found = sizes[drawn_sizes]
         too_low = (found.sum(axis=1) + _too_low(generator, found, alpha)) / 2 + 1e-9
         # The trials are drawn in no order, so that any order of turning is as good as another.
         for turned in (found, found[:, ::-1]):
@@ -205,13 +209,13 @@ def _too_low(generator: np.random.Generator, found: Floats, alpha: float) -> Flo
         signs = _every_sign(changed)
         most = math.floor(alpha * len(signs) + 1e-9)
     else:
-        # As many flips as make the level a whole number of them; the real signs count as one.
+        # The tail beyond the k-th largest of F is (k - 1/2) / F, on the scale on which critical values are drawn.
         most = max(_FEWEST_BEYOND, math.floor(_FLIPS * alpha)) - 1
-        flips = math.ceil((most + 1) / alpha) - 1
+        flips = math.ceil((most + 0.5) / alpha)
         signs = 2 * generator.integers(2, size=(flips, changed), dtype=np.int8).astype(np.float64) - 1
-    sums = np.abs(signs @ found.T)
-    place = len(sums) - 1 - most
-    return np.asarray(np.partition(sums, place, axis=0)[place])
+    sums = np.abs(found @ signs.T)
+    place = len(signs) - 1 - most
+    return np.asarray(np.partition(sums, place, axis=1)[:, place])
 
 
 @cache
