@@ -7,7 +7,8 @@ which the test holds in that direction four times out of five. Where even q = 1 
 queries change, the rate is raised instead, with all changes in one direction.
 
 *The test* is the one that is used: McNemar's mid-p where a metric is 0 or 1, flipped signs elsewhere, at the level
-that Holm's correction asks of the smallest p (0.05 / numbers tested), which is enough whatever the other numbers say.
+that Holm's correction asks of the smallest p (0.05 / numbers tested, as many as changed differently here), which is
+enough whatever the other numbers say. Trials that hold in the wrong direction do not count.
 
 Where all changes are of one size the power is that of the binomial test, computed exactly. Elsewhere the critical
 value depends on the sizes: for few changes it is found by flipping signs, for many by a normal approximation with a
