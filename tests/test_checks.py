@@ -193,6 +193,17 @@ def test_a_query_that_one_of_its_labels_can_be_met_in_is_no_mismatch(by_line: Wo
     assert findings(by_line) == {}
 
 
+def test_with_labels_by_span_two_chunkers_are_no_finding(by_line: Workspace) -> None:
+    by_line.add_golden({"id": "q", "expected_spans": [{"path": "d1.md", **line(1, 4)}]})
+    by_line.execute_script("DELETE FROM eval_query_results; DELETE FROM eval_runs")
+    for version, end in (("md@1", 4), ("md@2", 9)):
+        by_line.add_chunk(f"c-{version}", "d1", [line(1, end)], version=version)
+        hit = {"rank": 1, "chunk_id": f"c-{version}", "doc_id": "d1"}
+        by_line.add_run(version, {"q": {"hits_top_k": [hit]}}, chunker=version)
+    assert findings(by_line) == {}
+    assert warnings(by_line) == ""
+
+
 # --- rows ------------------------------------------------------------------------------------------
 
 
