@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kbeval.archive import ChunkSpans, Kept, spans_to_keep
 from kbeval.checks import row_warnings
-from kbeval.configs import config_of, imported_from, own_k
+from kbeval.configs import config_of, eval_k, imported_from, own_k
 from kbeval.errors import BadRowsError
-from kbeval.exact import FIXED_POINT, rounded, rounded_mean
+from kbeval.exact import FIXED_POINT, LARGEST, exact_mean, rounded, rounded_mean
 from kbeval.golden import Golden
 from kbeval.metrics import PERCENTILES, Metric
-from kbeval.model import CONTRACT, AggregateMetrics, Number, number_parts
-from kbeval.provenance import of_run, provenance
+from kbeval.model import CONTRACT, AggregateMetrics, Number
+from kbeval.names import ABSTENTION, Name, short_name
+from kbeval.provenance import of_places, of_run, provenance
+from kbeval.rowmarks import RowMarks, marks_to_keep
 from kbeval.runs import RepeatedRow, Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sqlfiles import compose
@@ -61,9 +64,12 @@ class Scored:
     # Why runs of the database were left out: nothing can be said about them.
     repeated_rows: list[RepeatedRow] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    # What is worth knowing, and no reason for doubt.
+    notes: list[str] = field(default_factory=list)
     # What to archive when the numbers are stored; filled where ScoreOptions.archive asks for it.
     spans: list[ChunkSpans] = field(default_factory=list)
     golden: Golden | None = None
+    row_marks: dict[str, RowMarks] = field(default_factory=dict)
 
     def bad_row_warning(self) -> list[str]:
         """What to say where unreadable rows were scored all the same; nothing where there are none."""
@@ -72,18 +78,18 @@ class Scored:
         return [f"{counted(len(self.bad_rows), 'unreadable row')} counted as failed, first {self.bad_rows[0]}"]
 
     def frame(self) -> pl.DataFrame:
-        """One row a number: run_id, slice, metric, k, value, scored, not_applicable."""
+        """One row per number: run_id, slice, metric, k, value (null: scored on no query), scored, not_applicable."""
         import polars as pl
 
         rows = []
         for run_id, whole in self.aggregates.items():
             parts = [(None, whole), *self.slices.get(run_id, {}).items()]
             for slice_name, aggregate in parts:
-                for name, value in aggregate.numbers().items():
-                    metric, k = number_parts(name)
-                    counts = aggregate.ledger["metrics"].get(metric.partition(".")[0], {})
+                for long_name, value in aggregate.numbers().items():
+                    name = Name.parse(long_name)
+                    counts = (aggregate.counts(long_name).get(what) for what in ("scored", "not_applicable"))
                     number = None if value is None else float(value)
-                    rows.append((run_id, slice_name, metric, k, number, *counts.values()))
+                    rows.append((run_id, slice_name, name.without_k, name.k, number, *counts))
         names = {
             "run_id": pl.String,
             "slice": pl.String,
@@ -145,16 +151,20 @@ def store_scored(scored: Scored, *, db: str | os.PathLike[str], runs: Sequence[s
 
     chosen = scored.aggregates if runs is None else {run_id: scored.aggregates[run_id] for run_id in runs}
     texts = {run_id: aggregate.to_json() for run_id, aggregate in chosen.items()}
-    store_json(db, texts, Kept(scored.spans, scored.golden))
+    marks = {run_id: scored.row_marks[run_id] for run_id in chosen if run_id in scored.row_marks}
+    store_json(db, texts, Kept(scored.spans, scored.golden, marks))
 
 
 def aggregate_runs(scoring: Scoring) -> Scored:
     """Compute every aggregate of every run in the session."""
     scoring.build_scores()
     ledgers, abstention = _ledgers(scoring), _abstention(scoring)
-    made_from = provenance(scoring.session, scoring.golden, scoring.options)
+    made_from = provenance(scoring.session, scoring.golden, scoring.options, scoring.stored_versions)
+    matchings = scoring.matching.of_runs()
+    places = of_places(scoring.session, scoring.options) if scoring.matching.places_matter else {}
     rows = scoring.source.settled_digests(scoring.session)
     totals = {run_id: found for run_id, _, found in run_totals(scoring)}
+    applies = _queries_it_applies_to(scoring)
     scored = Scored(
         scoring.runs,
         bad_rows=bad_rows(scoring),
@@ -165,16 +175,29 @@ def aggregate_runs(scoring: Scoring) -> Scored:
         aggregate = _aggregate(scoring, totals.get(run.run_id, {}), run)
         aggregate.ledger = {**ledgers[run.run_id], **aggregate.ledger}
         aggregate.abstention = abstention.get(run.run_id, {})
-        aggregate.provenance = {**made_from, **of_run(rows[run.run_id], run.config_json)}
+        aggregate.exact |= _exact_rates(aggregate.abstention)
+        matching = matchings[run.run_id]
+        own_places = places if matching == "span" or scoring.golden.has_span_labels else {}
+        aggregate.provenance = {
+            **made_from,
+            "matching": matching,
+            **own_places,
+            **of_run(rows[run.run_id], run.config_json),
+        }
         scored.aggregates[run.run_id] = aggregate
     if scoring.options.by is not None:
         runs = {run.run_id: run for run in scoring.runs}
         for run_id, slice_name, found in run_totals(scoring, scoring.options.by):
             scored.slices.setdefault(run_id, {})[slice_name] = _aggregate(scoring, found, runs[run_id])
     scored.warnings.extend(_warnings(scoring, scored))
+    scored.notes.extend(matching_notes(scoring))
+    scored.warnings.extend(_null_warnings(scoring, totals, applies))
+    scored.warnings.extend(_depth_warnings(scoring, scored))
     if scoring.options.archive:
         scored.spans = spans_to_keep(scoring.session)
         scored.golden = scoring.golden
+        if not scoring.source.keeps_rows:
+            scored.row_marks = marks_to_keep(scoring.session, rows)
     return scored
 
 
@@ -202,16 +225,19 @@ def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, s
 
 
 def _aggregate(scoring: Scoring, totals: Totals, run: Run) -> AggregateMetrics:
-    values, counts = numbers_of(scoring, totals, run)
+    values, counts, exact = numbers_of(scoring, totals, run)
     known = {name: values.pop(name) for name in CONTRACT}
     ordered = {name: counts[name] for name in (*CONTRACT, *sorted(counts.keys() - set(CONTRACT)))}
-    return AggregateMetrics(**known, extra=values, ledger={"metrics": ordered})
+    return AggregateMetrics(**known, extra=values, ledger={"metrics": ordered}, exact=exact)
 
 
-def numbers_of(scoring: Scoring, totals: Totals, run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Every number that a run has, by metric, and how many queries each was computed over."""
+def numbers_of(
+    scoring: Scoring, totals: Totals, run: Run
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Fraction]]:
+    """Every number that a run has, by metric; how many queries each was computed over; and each before rounding."""
     values: dict[str, Any] = {}
     counts: dict[str, Any] = {}
+    exact: dict[str, Fraction] = {}
     config = config_of(run)
     system, k = imported_from(config), own_k(config)
     for metric in scoring.metrics:
@@ -222,12 +248,13 @@ def numbers_of(scoring: Scoring, totals: Totals, run: Run) -> tuple[dict[str, An
             if column.k is None or column.k in (*scoring.asked_ks[metric.name], k):
                 made_of, scored, skipped = totals.get(column.name, ([], 0, 0))
                 found[column.k] = _number(metric, made_of, scored)
+                exact |= _exact(metric, column, made_of, scored)
         stays = scored or metric.name in CONTRACT or (metric.none is not None and metric.system == system is not None)
         if not stays:
             continue
         values[metric.name] = found if metric.ks else found[None]
         counts[metric.name] = {"scored": scored, "not_applicable": skipped}
-    return values, counts
+    return values, counts, exact
 
 
 def _number(metric: Metric, made_of: Sequence[Any], scored: int) -> Number | dict[str, Number]:
@@ -240,6 +267,17 @@ def _number(metric: Metric, made_of: Sequence[Any], scored: int) -> Number | dic
         *quantiles, total = made_of
         return dict(zip(PERCENTILES, (*map(rounded, quantiles), rounded_mean(total, 1)), strict=True))
     return rounded_mean(made_of[0], 1 if metric.aggregation == "sum" else scored)
+
+
+def _exact(metric: Metric, name: Name, made_of: Sequence[Any], scored: int) -> dict[str, Fraction]:
+    """What `_number` rounds, by the names of the numbers; nothing where there is nothing to round."""
+    if not scored or metric.aggregation == "count":
+        return {}
+    *quantiles, total = made_of
+    if metric.aggregation != "percentiles":
+        return {name.long: exact_mean(total, 1 if metric.aggregation == "sum" else scored)}
+    found = [*(Fraction(value) if abs(value) < LARGEST else None for value in quantiles), exact_mean(total, 1)]
+    return {number.long: value for number, value in zip(metric.numbers, found, strict=True) if value is not None}
 
 
 def _ledgers(scoring: Scoring) -> dict[str, dict[str, Any]]:
@@ -264,12 +302,16 @@ def _ledgers(scoring: Scoring) -> dict[str, dict[str, Any]]:
             " JOIN results AS r ON r.result_no = s.result_no GROUP BY r.run_id"
         ):
             ledgers[run_id]["unverified_supports"] = unverified
-    if scoring.options.matching == "span":
-        for run_id, by_span, by_doc in scoring.session.rows(
-            "SELECT r.run_id, COUNT(*) FILTER (WHERE m.matching = 'span'), COUNT(*) FILTER (WHERE m.matching = 'doc')"
-            " FROM results AS r LEFT JOIN matching AS m ON m.result_no = r.result_no GROUP BY r.run_id"
+    if scoring.matching.places_matter:
+        scoring.session.need("matching", "run_matching")
+        for run_id, by_span, by_doc, by_nothing in scoring.session.rows(
+            "SELECT u.run_id, COUNT(*) FILTER (WHERE m.matching = 'span'), COUNT(*) FILTER (WHERE m.matching = 'doc'),"
+            " COUNT(*) FILTER (WHERE m.matching = 'unmatched')"
+            " FROM run_matching AS u LEFT JOIN results AS r ON r.run_id = u.run_id"
+            " LEFT JOIN matching AS m ON m.result_no = r.result_no WHERE u.matching = 'span' GROUP BY u.run_id"
         ):
             ledgers[run_id]["matched"] = {"span": by_span, "doc": by_doc}
+            ledgers[run_id]["unmatched"] = by_nothing
     return ledgers
 
 
@@ -295,6 +337,17 @@ def _abstention(scoring: Scoring) -> dict[str, dict[str, Any]]:
     return found
 
 
+def _exact_rates(abstention: Mapping[str, Any]) -> dict[str, Fraction]:
+    """The rates of a run's abstention before rounding."""
+    wrong = {"unsupported_rate": "answered_without_evidence", "over_cautious_rate": "refused_with_evidence"}
+    supported = abstention.get("answered_with_evidence", 0)
+    return {
+        f"{ABSTENTION}.{rate}": Fraction(abstention[count], supported + abstention[count])
+        for rate, count in wrong.items()
+        if abstention.get(rate) is not None
+    }
+
+
 def _share(part: int, whole: int) -> float | None:
     return rounded_mean(Decimal(part), whole) if whole else None
 
@@ -314,11 +367,10 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
     if answers and not (chunks and documents):
         table = "documents" if chunks else "chunks"
         yield f"citation_coverage has no value: the database has no table {table!r}, or it is empty"
-    yield from foreign_chunk_warnings(scoring)
+    yield from matching_warnings(scoring, scored)
     yield from row_warnings(scoring)
-    treated = "counted as zero" if scoring.options.missing_as_zero else "left out (--missing zero counts them)"
-    if scoring.options.together:
-        treated = "left out"
+    left_out = "left out" if scoring.options.together else "left out (--missing zero counts them)"
+    treated = "counted as zero" if scoring.options.missing == "zero" else left_out
     traces = {run.run_id for run in scoring.runs if imported_from(config_of(run)) == "grounded"}
     for run_id, aggregate in scored.aggregates.items():
         ledger = aggregate.ledger
@@ -328,6 +380,83 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
             (ledger["rows"], ledger["unknown"]),
             MISSING_TRACES if run_id in traces else treated,
             "counted in totals only",
+        )
+
+
+def _queries_it_applies_to(scoring: Scoring) -> dict[str, list[int]]:
+    """For each run, to how many of its queries each metric of the scoring applies."""
+    if not scoring.metrics:
+        return {}
+    counts = ",\n    ".join(f"COUNT(CASE WHEN {metric.condition} THEN 1 END)" for metric in scoring.metrics)
+    return {run_id: found for run_id, *found in scoring.session.rows(compose("applicable", counts=counts))}
+
+
+def _null_warnings(
+    scoring: Scoring, totals: Mapping[str, Totals], applies: Mapping[str, Sequence[int]]
+) -> Iterator[str]:
+    """Metrics that are null for queries that they apply to: their means are over fewer queries than one would think."""
+    suspects = {
+        column.name
+        for run_id, counts in applies.items()
+        for metric, count in zip(scoring.metrics, counts, strict=True)
+        for column in metric.columns
+        if totals[run_id][column.name][1] < count
+    }
+    if not suspects:
+        return
+    # What is too large to be summed up has no part in a mean, but it is not null.
+    names = sorted(suspects)
+    values = ", ".join(f'COUNT("{name}")' for name in names)
+    found = scoring.session.rows(f"SELECT run_id, {values} FROM query_scores GROUP BY run_id")
+    given = {run_id: dict(zip(names, row, strict=True)) for run_id, *row in found}
+    for place, metric in enumerate(scoring.metrics):
+        columns = [column.name for column in metric.columns if column.name in suspects]
+        nulls = {
+            run_id: lacking
+            for run_id, counts in applies.items()
+            if (lacking := max((counts[place] - given[run_id][name] for name in columns), default=0)) > 0
+        }
+        if not nulls:
+            continue
+        first, *others = nulls
+        of = f" (in {counted(len(nulls), 'run')}, first {first})" if others else f" of run {first}"
+        whole = sum(applies[run_id][place] for run_id in nulls)
+        what = {"mean": "the mean", "sum": "the sum", "count": "the count"}.get(metric.aggregation, "the numbers")
+        yield (
+            f"`{metric.name}`: the expression was null for {sum(nulls.values()):,} of the"
+            f" {counted(whole, 'query', 'queries')} that it applies to{of}; they are left out of {what}"
+            " (COALESCE(…, 0) counts them as 0)"
+        )
+
+
+# Metrics that cannot change any more once k is beyond the last hit.
+_BY_DEPTH = ("hit_at_k", "support_recall_any_at_k", "citation_recall_at_k", "recall_at_k_doc")
+
+
+def _depth_warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
+    """A k that was asked for and that lies beyond the hits that a run holds: it says nothing new."""
+    if not scoring.options.extra_ks:
+        return
+    scoring.session.need("run_depths")
+    depths = dict(scoring.session.rows("SELECT run_id, depth FROM run_depths"))
+    groups: dict[tuple[str, int, tuple[int, ...]], list[str]] = {}
+    for run in scoring.runs:
+        depth, counts = depths.get(run.run_id), scored.aggregates[run.run_id].counts
+        metric = next((name for name in _BY_DEPTH if counts(name).get("scored")), None)
+        if depth is None or metric is None:
+            continue
+        # A run that asked for more hits than came back holds all that there are.
+        asked = max(depth, eval_k(config_of(run), default=0))
+        if beyond := tuple(k for k in sorted(set(scoring.options.extra_ks)) if k > asked):
+            groups.setdefault((metric, depth, beyond), []).append(run.run_id)
+    for (metric, depth, beyond), run_ids in groups.items():
+        names = " and ".join(short_name(f"{metric}.{k}") for k in beyond)
+        one = len(run_ids) == 1
+        whose = f"run {run_ids[0]}" if one else f"{len(run_ids):,} runs, first {run_ids[0]},"
+        equal = "equals" if len(beyond) == 1 else "equal"
+        yield (
+            f"{names} of {whose} {equal} {short_name(f'{metric}.{depth}')}:"
+            f" {'the run holds' if one else 'they hold'} {counted(depth, 'hit')} per query at most"
         )
 
 
@@ -350,37 +479,91 @@ def gap_warnings(whose: str, golden: Golden, counts: tuple[int, int], treated: s
         yield f"{whose}: {counted(unknown, 'row')} without a golden query, {kept}"
 
 
-def all_of_one_chunker(scoring: Scoring) -> bool:
-    """Are runs, labels and chunks all of one chunker version? Mostly they are, and nobody needs to look closer."""
-    scoring.session.need("archived_chunks", "chunks", "expected_chunks", "runs")
-    ((versions, unknown),) = scoring.session.rows(
-        """
-        SELECT
-            (
-                SELECT COUNT(DISTINCT chunker_version)
-                FROM (
-                    SELECT chunker_version FROM chunks
-                    UNION SELECT chunker_version FROM archived_chunks
-                    UNION SELECT chunker_version FROM runs WHERE chunker_version IS NOT NULL
-                )
-            ),
-            (SELECT COUNT(*) FROM expected_chunks WHERE chunk_id NOT IN (SELECT chunk_id FROM chunks))
-        """
-    )
-    return bool(versions <= 1 and unknown == 0)
+def matching_warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
+    """Runs whose hits cannot be told right from wrong, for some queries or for all."""
+    for run_id, aggregate in scored.aggregates.items():
+        if unmatched := aggregate.ledger.get("unmatched"):
+            yield (
+                f"run {run_id}: {counted(unmatched, 'query', 'queries')} cannot be matched, because neither the place"
+                " nor the document of their expected chunks is known; they are left out of the numbers about chunks:"
+                " score before the index is replaced, or label by expected_spans"
+            )
+    yield from _foreign_warnings(scoring)
+    yield from _stranger_warnings(scoring, scored)
 
 
-def foreign_chunk_warnings(scoring: Scoring) -> Iterator[str]:
-    """Runs that cannot hit most of what is expected, because ids decide and the labels are another chunker's."""
-    if scoring.options.matching == "span" or all_of_one_chunker(scoring):
-        return
-    scoring.session.need("foreign_chunks")
+def _foreign_warnings(scoring: Scoring) -> Iterator[str]:
+    """Where ids are to decide whatever the labels are: runs that cannot hit most of what is expected."""
     for run_id, version, foreign, expected, owner in scoring.session.rows(
-        "SELECT r.run_id, r.chunker_version, f.n_foreign, f.n_expected, f.owner FROM foreign_chunks AS f"
-        " JOIN runs AS r ON r.chunker_version = f.chunker_version WHERE 2 * f.n_foreign > f.n_expected ORDER BY 1"
+        "SELECT run_id, chunker_version, n_foreign, n_expected, owner FROM run_matching"
+        " WHERE matching = 'exact' AND 2 * n_foreign > n_expected ORDER BY run_id"
     ):
-        whose = f"are of {owner}" if owner else "are unknown to it"
         yield (
-            f"run {run_id} was made with chunker {version}, but {foreign:,} of {expected:,} expected chunks {whose},"
-            " so it cannot hit them: --match span compares the text instead of the ids"
+            f"run {run_id} was made with chunker {version}, but {foreign:,} of {expected:,} expected chunks are"
+            f" {whose_chunks(owner, version)}, so it cannot hit them by id: --match auto compares the text instead"
         )
+
+
+def _stranger_warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
+    """Runs matched by id that share no id with the labels, where nothing says that both are of one index."""
+    suspected = [
+        run_id
+        for run_id, aggregate in scored.aggregates.items()
+        if aggregate.provenance["matching"] == "exact"
+        and not aggregate.mrr
+        and aggregate.ledger["metrics"]["mrr"]["scored"]
+    ]
+    if not suspected:
+        return
+    session = scoring.session
+    session.need("id_matches", "hits", "expected_chunks", "indexed_places")
+    for run_id, hit, label in session.rows(
+        """
+        WITH suspected AS (
+            SELECT UNNEST($1::VARCHAR[]) AS run_id
+        ),
+
+        asked AS (
+            SELECT r.run_id, r.result_no, e.chunk_id AS label, k.chunk_id AS known
+            FROM suspected AS s
+            JOIN results AS r ON r.run_id = s.run_id
+            JOIN expected_chunks AS e ON e.query_id = r.query_id
+            LEFT JOIN (SELECT DISTINCT chunk_id FROM indexed_places) AS k ON k.chunk_id = e.chunk_id
+        )
+
+        SELECT a.run_id, MIN(h.chunk_id), MIN(a.label)
+        FROM asked AS a
+        JOIN hits AS h ON h.result_no = a.result_no AND h.chunk_id IS NOT NULL
+        LEFT JOIN id_matches AS i ON i.result_no = a.result_no
+        GROUP BY a.run_id
+        HAVING COUNT(i.result_no) = 0 AND COUNT(a.known) = 0
+        ORDER BY a.run_id
+        """,
+        [suspected],
+    ):
+        yield (
+            f"run {run_id}: no hit is an expected chunk, and no table knows the expected ids (hits are named like"
+            f" {cut(hit, 40)!r}, labels like {cut(label, 40)!r}); where they are of different indexes, 0 means 'could"
+            " not be matched': label by expected_spans, or keep the chunks in the table 'chunks'"
+        )
+
+
+def matching_notes(scoring: Scoring) -> Iterator[str]:
+    """Runs that were matched by spans because their ids do not compare with those of the labels."""
+    if scoring.options.match != "auto" or scoring.options.together:
+        return
+    for run_id, version, foreign, expected, owner in scoring.session.rows(
+        "SELECT run_id, chunker_version, n_foreign, n_expected, owner FROM run_matching"
+        " WHERE matching = 'span' ORDER BY run_id"
+    ):
+        yield (
+            f"run {run_id} (chunker {version}) is matched by document and span: {foreign:,} of {expected:,} expected"
+            f" chunks are {whose_chunks(owner, version)}"
+        )
+
+
+def whose_chunks(owner: str | None, version: str | None) -> str:
+    """What is known about expected chunks that are not those of a run of this version."""
+    if owner is None:
+        return "not among the chunks of the index"
+    return f"of {owner}" if owner != version else f"of an earlier index of {owner}"

@@ -89,12 +89,7 @@ def _built(scoring: Scoring, relation: str, order: str = "ORDER BY ALL") -> list
 
 def _ids_decide(scoring: Scoring) -> bool:
     """Was it asked that chunk ids alone decide, whatever the chunkers are?"""
-    return bool(getattr(scoring.options, "match", "auto") == "exact")
-
-
-def _places_matter(scoring: Scoring) -> bool:
-    """Is it worked out where hits and labels stand?"""
-    return scoring.options.by_places(scoring.golden)
+    return scoring.options.match == "exact"
 
 
 # --- rows --------------------------------------------------------------------------------------------
@@ -276,7 +271,7 @@ def _reused_ids(scoring: Scoring) -> Finding:
 
 def _unmet_axes(scoring: Scoring) -> list[tuple[str, str]]:
     """Labels that no hit of a run can meet: run, and what to say about it."""
-    if not scoring.golden.has("expected_spans") or not _places_matter(scoring):
+    if not scoring.golden.has("expected_spans") or not scoring.matching.places_matter:
         return []
     unmet = _built(scoring, "unmet_axes")
     if not unmet:

@@ -24,12 +24,12 @@ from kbeval.configs import config_of, without_secrets
 from kbeval.engine import Session
 from kbeval.errors import UsageError
 from kbeval.golden import Golden, load_golden
-from kbeval.metrics import did_you_mean
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sources.stamps import Stamp, Times, Watch, times
 from kbeval.sqlfiles import read_sql
 from kbeval.statements import Statement, query_error, read_statements
 from kbeval.tables import COMPARE, Table, read_by, tables
+from kbeval.text import counted, did_you_mean
 
 if TYPE_CHECKING:
     import polars as pl
@@ -84,6 +84,7 @@ class Explorer:
         self._is_released = False
         self._outline: Outline | None = None
         self._comparisons = Comparisons(self.database, options)
+        self._told_matching = False
         self._warnings: dict[str, None] = {}
 
     # The session and its snapshot are made when they are first needed, and anew when they are of no use any more.
@@ -150,10 +151,26 @@ class Explorer:
         return bool(statement.compares) or any("golden_entries" in read_by(name) for name in statement.reads)
 
     def take_warnings(self) -> list[str]:
-        """What must be said beside the answers so far, each once."""
-        found = [*self._warnings, *self._comparisons.take_warnings()]
+        """What must be said next to the answers so far, each once."""
+        found = [*self._warnings, *self._comparisons.take_warnings(), *self._matched_otherwise()]
         self._warnings.clear()
         return found
+
+    def _matched_otherwise(self) -> Iterator[str]:
+        """Runs whose hits are matched here in another way than in their stored numbers; said once."""
+        if self._open is None or self._told_matching or "chunk_matches" not in self._open.session.built:
+            return
+        self._told_matching = True
+        here = self._open.matching.of_runs()
+        stored = {run.run_id: run.scored_with("matching") for run in self._open.runs}
+        for way, named, other in (("exact", "by id", "by span"), ("span", "by span", "by id")):
+            differing = [run_id for run_id, found in stored.items() if found not in (None, way) and here[run_id] == way]
+            if differing:
+                some = ", ".join(differing[:3]) + (", …" if len(differing) > 3 else "")
+                yield (
+                    f"{counted(len(differing), 'run')} matched {named} here and {other} in the stored numbers ({some}):"
+                    " --match says how, and 'kbeval score --all' stores the numbers made that way"
+                )
 
     def _read_labels(self) -> None:
         if self._labels is None and self.golden is not None and not isinstance(self.golden, Golden):
@@ -352,7 +369,7 @@ class Outline:
         with contextlib.closing(sqlite3.connect(path)) as connection:
             connection.executescript(read_sql("schema.sql"))
         # By spans, because then no relation is replaced by a simpler one.
-        options = replace(options, matching="span", lazily=True, on_step=None)
+        options = replace(options, match="span", lazily=True, on_step=None)
         self._scoring = self._stack.enter_context(open_scoring(path, None, None, options))
         prepare(self._scoring)
 

@@ -46,7 +46,7 @@ class Finding:
 
 def known_codes(codes: Iterable[str], origin: str) -> frozenset[str]:
     """Codes as somebody wrote them. Raises UsageError where one is unknown; `origin` says where it is written."""
-    from kbeval.metrics import did_you_mean
+    from kbeval.text import did_you_mean
 
     found = frozenset(codes)
     for code in sorted(found):

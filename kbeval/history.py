@@ -18,11 +18,14 @@ from kbeval.configs import HIDDEN, Difference, config_diff, config_fields, confi
 from kbeval.errors import UsageError
 from kbeval.exact import difference
 from kbeval.history_names import Measured, find_measured, stored_numbers
-from kbeval.metrics import Metric, catalogue, did_you_mean
+from kbeval.metrics import Metric, catalogue
 from kbeval.model import Number
 from kbeval.moments import moment
 from kbeval.moments import since as parse_since
-from kbeval.text import counted, cut
+from kbeval.names import once_meant
+from kbeval.provenance import matched_by
+from kbeval.runs import of_suite
+from kbeval.text import counted, cut, did_you_mean
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,7 +40,7 @@ CHUNK_IDS = "chunk ids changed"
 _ASPECTS = {
     "labels changed": ("golden",),
     "definitions changed": ("metrics",),
-    "matching changed": ("matching", "min_overlap", "overlap_of"),
+    "matching changed": ("match", "min_overlap", "overlap_of"),
     "missing rule changed": ("missing",),
 }
 
@@ -77,6 +80,8 @@ class Point:
     config: Sequence[Difference] = ()
     # Why the numbers do not compare with those before: `labels changed`, ….
     breaks: Sequence[str] = ()
+    # What decided which hits are right: `id` or `span`; None where nothing says.
+    matching: str | None = None
 
 
 @dataclass(frozen=True)
@@ -190,10 +195,11 @@ def history_of(runs: Sequence[Run], names: Sequence[str], options: HistoryOption
         raise UsageError(msg)
     start = _start(options.since)
     known = catalogue() if options.metrics is None else options.metrics
+    in_suite = {run.run_id for run in of_suite(runs, options.suite, "the database")}
     entries = [_Entry(run) for run in runs]
     measured = find_measured(names, known, {name for entry in entries for name in entry.numbers})
     _make_alike(entries, measured)
-    chosen = _of_suite(entries, options.suite)
+    chosen = sorted((one for one in entries if one.run.run_id in in_suite), key=lambda one: one.run.order())
     groups = _grouped(chosen, options.by)
     series = []
     for (suite, group), members in sorted(groups.items(), key=lambda item: (item[0][0], _natural(item[0][1] or ""))):
@@ -241,15 +247,6 @@ class _Entry:
         if name in ("suite", "commit_hash"):
             return getattr(self.run, name)
         return config_fields(self.config or {}).get(name, self.chunker if name == "chunker_version" else None)
-
-
-def _of_suite(entries: Sequence[_Entry], suite: str | None) -> list[_Entry]:
-    suites = sorted({entry.run.suite for entry in entries})
-    if suite is None or suite in suites or not entries:
-        return sorted((one for one in entries if suite in (None, one.run.suite)), key=lambda one: one.run.order())
-    hint = did_you_mean(suite, suites) or f"; there is {_some(suites, 10)}"
-    msg = f"there is no suite {cut(suite, 60)!r}{hint}"
-    raise UsageError(msg)
 
 
 def _grouped(entries: Sequence[_Entry], by: str | None) -> dict[tuple[str, str | None], list[_Entry]]:
@@ -300,7 +297,15 @@ def _points(entries: Sequence[_Entry], measured: Sequence[Measured]) -> Iterator
         breaks = _breaks(before_scored, entry, any(metric.by_chunk_id for metric in measured))
         run = entry.run
         yield Point(
-            run.run_id, run.created_at, entry.moment, run.commit_hash, entry.scored, values, tuple(diff), tuple(breaks)
+            run.run_id,
+            run.created_at,
+            entry.moment,
+            run.commit_hash,
+            entry.scored,
+            values,
+            tuple(diff),
+            tuple(breaks),
+            matched_by(entry.provenance),
         )
         before_config = entry if entry.config is not None else before_config
         before_scored = entry if entry.scored else before_scored
@@ -325,11 +330,11 @@ def _breaks(before: _Entry | None, entry: _Entry, by_chunk_id: bool) -> list[str
         return []
     found = []
     for what, keys in _ASPECTS.items():
-        # The rule for missing rows is written only where it is not the usual one.
-        known = all(one.provenance.get(keys[0]) is not None for one in (before, entry)) or keys == ("missing",)
-        if known and any(before.provenance.get(key) != entry.provenance.get(key) for key in keys):
+        # The rule for missing rows is written only where it is not the usual one, what is about spans only where they
+        # decided; and a run that was matched otherwise because its chunks are others still compares.
+        known = [key for key in keys if key == "missing" or all(key in one.provenance for one in (before, entry))]
+        if any(before.provenance.get(key) != entry.provenance.get(key) for key in known):
             found.append(what)
-    # Where the matching changed, that has been said.
     by_id = all(one.provenance.get("matching") != "span" for one in (before, entry))
     if by_chunk_id and by_id and before.chunker and entry.chunker and before.chunker != entry.chunker:
         found.append(CHUNK_IDS)
@@ -359,18 +364,17 @@ def _notes(
         )
     for metric in measured:
         if any(entry.scored for entry in shown) and all(entry.numbers.get(metric.name) is None for entry in shown):
-            yield f"{metric.name} has no value in any of these runs"
+            yield f"{metric.name} has no value in any of these runs{once_meant(metric.name)}"
     breaks = {what for one in series for point in one.points for what in point.breaks}
     if again := [what for what in _ASPECTS if what in breaks]:
-        by_span = any(entry.provenance.get("matching") == "span" for entry in shown)
-        command = "kbeval score --all --match span" if by_span or CHUNK_IDS in breaks else "kbeval score --all"
         yield (
-            f"{', '.join(again)}: numbers before and after do not compare; '{command}' scores every run in the same way"
+            f"{', '.join(again)}: numbers before and after do not compare; 'kbeval score --all' scores every run in the"
+            " same way"
         )
     if CHUNK_IDS in breaks:
         yield (
             f"{CHUNK_IDS}: runs of different chunkers were matched by chunk id, so their numbers do not compare;"
-            " 'kbeval score --all --match span' compares the text"
+            " 'kbeval score --all' compares the text where ids do not compare"
         )
 
 

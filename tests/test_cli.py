@@ -401,6 +401,8 @@ def test_no_id_from_the_data_reaches_the_terminal_raw(
         ("db = 3", "db must be text"),
         ('db = "a\\u0000b"', "NUL"),
         ("[metrics]\nmine = 3", "must be text, an SQL aggregate"),
+        ("[metrics.mine]\nbetter = 'lower'", "or a table like { expression ="),
+        ("[metrics.mine]\nexpression = 'MAX(rank)'\nbeter = 'lower'", "did you mean 'better'?"),
         ("db = ", "is not valid TOML"),
         ("k = " + "[" * 5000, "is not valid TOML"),
     ],

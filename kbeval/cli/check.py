@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 )
 @click.option("--codes", is_flag=True, help="list the codes of all findings, and exit")
 @common.db_option
+@common.suite_option
 @common.golden_option
+@common.how_options
 @common.format_option
 @common.engine_options
 def check_command(runs: tuple[str, ...], ignore: tuple[str, ...], codes: bool, form: str, **flags: Any) -> int:  # noqa: ANN401

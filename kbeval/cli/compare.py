@@ -20,18 +20,12 @@ _BESIDE_DB = ""
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @common.db_option
+@common.suite_option
 @common.golden_option
 @click.option("--top", type=click.IntRange(0, 1_000_000), default=5, show_default=True, help="how many queries to list")
 @click.option("--slices", metavar="FIELD", help="also per slice: category, difficulty, lang, tags or group")
 @click.option("--only", metavar="METRIC,…", help="test these metrics alone, like mrr,hit@5: fewer show more")
-@click.option(
-    "--match",
-    type=click.Choice(["auto", "span"]),
-    default="auto",
-    show_default=True,
-    help="auto: by chunk id within one chunker version, by spans across versions",
-)
-@common.overlap_options
+@common.how_options
 @click.option("--strict-chunker-version", is_flag=True, help="refuse runs of different chunker versions")
 @click.option("--ignore-invariants", is_flag=True, help="compare runs of different golden files or judges")
 @click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
@@ -49,22 +43,21 @@ _BESIDE_DB = ""
 def compare_command(a: str, b: str, form: str, top: int, report: str | None, **flags: Any) -> int:  # noqa: ANN401  (click's options)
     """Compare two runs: is B better than A?
 
-    And where, why, and can one believe it? A and B are run ids, beginnings of them, 'latest' or 'latest~1'. Chunk ids
-    mean something only within one chunker version; where the versions differ, a hit is right when it shares at least
-    half of the text with an expected chunk. Differences are tested over the queries that both runs have, and
-    corrected for the number of metrics.
+    And where, why, and can one believe it? A and B are run ids, beginnings of them, or 'latest'; with ~1, the run
+    before that one in its suite. Chunk ids mean something only within one chunker version; where the versions differ, a
+    hit is right when it shares at least half of the text with an expected chunk. Differences are tested over the
+    queries that both runs have, and corrected for the number of metrics.
     """
     from kbeval.compare import CompareOptions, compare_runs
     from kbeval.render.comparison import render_report_md
 
-    names = ("slices", "only", "match", "strict_chunker_version", "ignore_invariants", "skip_bad_rows", "runs_dir")
+    names = ("slices", "only", "strict_chunker_version", "ignore_invariants", "skip_bad_rows", "runs_dir")
     own = {name: flags.pop(name) for name in names}
-    overlap = {name: flags.pop(name) for name in ("min_overlap", "overlap_of")}
     settings = common.Settings(runs_dir=own.pop("runs_dir"), **flags)
     database, golden = settings.db(), settings.golden()
     with common.Progress() as progress:
         options = CompareOptions(
-            scoring=settings.score_options(by=own.pop("slices"), on_step=progress.step, **overlap),
+            scoring=settings.score_options(by=own.pop("slices"), on_step=progress.step),
             only=tuple(name.strip() for name in (own.pop("only") or "").split(",") if name.strip()),
             **own,
         )

@@ -18,14 +18,20 @@ if TYPE_CHECKING:
 @click.argument("run")
 @click.option("--min", "min_", metavar="METRIC=VALUE", multiple=True, help="a number must be at least this")
 @click.option("--max", "max_", metavar="METRIC=VALUE", multiple=True, help="a number must be at most this")
-@click.option("--baseline", metavar="RUN", help="the run to compare with")
+@click.option(
+    "--baseline", metavar="RUN", help="the run to compare with; 'previous' or '~1': the one before in its suite"
+)
 @click.option("--max-drop", metavar="METRIC=VALUE", multiple=True, help="worse than the baseline by at most this")
 @click.option("--no-regressions", is_flag=True, help="nothing that the baseline found may be lost")
+@click.option(
+    "--not-worse", is_flag=True, help="no number may be worse than the baseline's beyond chance, as compare says"
+)
 @click.option("--min-scored", metavar="METRIC=N", multiple=True, help="a metric must rest on at least N queries")
 @click.option("--max-missing", type=click.IntRange(0), metavar="N", help="golden queries that the run may lack")
 @common.db_option
+@common.suite_option
 @common.golden_option
-@common.match_option(None, "as the stored numbers were made; against a baseline as compare does")
+@common.how_options
 @click.option("--ignore-invariants", is_flag=True, help="compare runs of different golden files or judges")
 @click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
 @common.metric_options
@@ -42,22 +48,23 @@ def gate_command(run: str, form: str, **flags: Any) -> int:  # noqa: ANN401  (cl
     """Hold a run against its gates.
 
     Exit code 0 where all pass, 1 where one fails. Metrics are named as in the JSON (hit_at_k.5) or in short (hit@5). A
-    metric without a value fails its gate. Gates may also stand in [gates] of the config file; the command line adds to
-    them and overrides them.
+    metric without a value fails its gate, and limits are held against exact values, not against rounded ones. Gates may
+    also stand in [gates] of the config file; the command line adds to them and overrides them.
+
+    A baseline 'previous', '~N' or 'latest~N' is one of the runs before RUN in its suite.
     """
     from kbeval.compare import CompareOptions
     from kbeval.gates import check_gates
 
-    names = ("min_", "max_", "max_drop", "min_scored", "no_regressions", "max_missing", "baseline")
+    names = ("min_", "max_", "max_drop", "min_scored", "no_regressions", "not_worse", "max_missing", "baseline")
     asked = {name: flags.pop(name) for name in names}
-    matching, ignore, skip = (flags.pop(name) for name in ("matching", "ignore_invariants", "skip_bad_rows"))
+    ignore, skip = (flags.pop(name) for name in ("ignore_invariants", "skip_bad_rows"))
     settings = common.Settings(**flags)
     table = _table(settings, asked)
     database = settings.db()
     with common.Progress() as progress:
         options = CompareOptions(
-            scoring=settings.score_options(on_step=progress.step, **_matching(database, run, matching, table)),
-            match="span" if matching == "span" else "auto",
+            scoring=settings.score_options(_as_stored(settings, run), on_step=progress.step),
             ignore_invariants=ignore,
             skip_bad_rows=skip,
         )
@@ -71,7 +78,7 @@ def gate_command(run: str, form: str, **flags: Any) -> int:  # noqa: ANN401  (cl
 
 def _table(settings: common.Settings, asked: dict[str, Any]) -> dict[str, Any]:
     """The gates of the config file, and over them those of the command line."""
-    from kbeval.gates import parse_limits, read_gates
+    from kbeval.gates import SWITCHES, parse_limits, read_gates
 
     table = read_gates(settings.config.get("gates") or {}, str(settings.config.path))
     for kind, texts in (("min", asked["min_"]), ("max", asked["max_"])):
@@ -81,17 +88,18 @@ def _table(settings: common.Settings, asked: dict[str, Any]) -> dict[str, Any]:
     for key in ("max_missing", "baseline"):
         if asked[key] is not None:
             table[key] = asked[key]
-    table["no_regressions"] = asked["no_regressions"] or table.get("no_regressions", False)
+    for key in SWITCHES:
+        table[key] = asked[key] or table.get(key, False)
     return table
 
 
-def _matching(database: str, run: str, asked: str | None, table: dict[str, Any]) -> dict[str, Any]:
+def _as_stored(settings: common.Settings, run: str) -> dict[str, Any]:
+    """How the stored numbers of the run were made: that holds where nothing else was said."""
     from kbeval.runs import find_run
     from kbeval.sources.opening import stored_runs
 
-    if table.get("baseline") is not None:
-        return {}
-    return {"matching": asked} if asked else find_run(stored_runs(database), run, database).matched_by()
+    database = settings.db()
+    return find_run(stored_runs(database), run, database, settings.get("suite")).scored_how()
 
 
 def _print(found: GateReport, form: str) -> None:

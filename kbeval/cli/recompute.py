@@ -10,7 +10,7 @@ from kbeval.cli import common
 from kbeval.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kbeval.recompute import Movement, Recomputed
     from kbeval.render.table import Cell
@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 @click.option("--explain", is_flag=True, help="take each change apart: definitions, labels, rows")
 @click.option("--store", is_flag=True, help="store the new numbers, as 'kbeval score' does")
 @common.db_option
+@common.suite_option
 @common.golden_option
 @common.metric_options
-@common.missing_option
-@common.match_option("exact")
-@common.overlap_options
+@common.how_options
 @common.format_option
 @common.engine_options
 def recompute_command(runs: tuple[str, ...], explain: bool, store: bool, form: str, **flags: Any) -> int:  # noqa: ANN401
@@ -34,20 +33,17 @@ def recompute_command(runs: tuple[str, ...], explain: bool, store: bool, form: s
     RUN names runs as elsewhere; all runs where none is named. Nothing is stored without --store. With --explain each
     change is taken apart: how much of it is due to the definitions, to the labels, to the rows. The numbers between
     are computed, with the labels that the stored numbers were made with, and with the rows, where the columnar copy
-    still has them; causes that cannot be told apart are named together.
+    still has them; causes that cannot be told apart are named together. The queries whose rows or labels changed are
+    named: the first few in the table, all of them with --format json or csv.
     """
     from kbeval.aggregates import store_scored
     from kbeval.errors import RepeatedRowsError
     from kbeval.recompute import recompute
 
-    matching = {name: flags.pop(name) for name in ("matching", "min_overlap", "overlap_of")}
-    missing = flags.pop("missing")
     settings = common.Settings(**flags)
     database = settings.db()
     with common.Progress() as progress:
-        options = settings.score_options(
-            missing_as_zero=missing == "zero", archive=store, on_step=progress.step, **matching
-        )
+        options = settings.score_options(archive=store, on_step=progress.step)
         found = recompute(database, settings.golden(), options, runs or None, explain=explain)
         broken = {row.run_id for row in found.scored.bad_rows}
         healthy = [run_id for run_id in found.scored.aggregates if run_id not in broken]
@@ -55,7 +51,7 @@ def recompute_command(runs: tuple[str, ...], explain: bool, store: bool, form: s
             progress.step("storing")
             store_scored(found.scored, db=database, runs=healthy)
     _print(found, form, explain=explain)
-    _tell(found, healthy if store else None, database)
+    _tell(found, healthy if store else None, database, f"kbeval score --all{settings.said_how()}")
     for warning in found.scored.bad_row_warning():
         common.warn(warning)
     if repeated := found.due.repeated_rows:
@@ -69,25 +65,64 @@ def _print(found: Recomputed, form: str, *, explain: bool) -> None:
 
     if form == "json":
         reasons = {run_id: list(why) for run_id, why in found.due.reasons.items()}
-        common.print_json({"reasons": reasons, "moved": [movement.to_dict() for movement in found.movements]})
+        queries = {"queries": found.queries} if explain else {}
+        common.print_json({"reasons": reasons, **queries, "moved": [one.to_dict() for one in found.movements]})
         return
     columns = [Column("run"), Column("metric"), Column("stored", right=True), Column("now", right=True)]
     columns += [Column("change", right=True), Column("because", width=100)]
+    if form == "csv" and explain:
+        columns.append(Column("queries"))
     rows = [_row(movement, found, form, explain=explain) for movement in found.movements]
     if rows:
         common.print_table(columns, rows, form)
+    if found.queries and form != "csv":
+        click.echo()
+        columns = [Column("run"), Column("changed", "what changed"), Column("n", "queries", right=True)]
+        common.print_table([*columns, Column("which", width=100)], list(_query_rows(found)), form)
+
+
+# So many queries of each part are named to eyes.
+_NAMED = 8
+
+
+def _query_rows(found: Recomputed) -> Iterator[list[Cell]]:
+    """The queries whose rows or labels changed, one row per run and part."""
+    from kbeval.provenance import DATA, LABELS
+
+    not_known = {
+        DATA: "not known: nothing was kept of the earlier rows",
+        LABELS: "not known: the earlier labels are not kept",
+    }
+    # Labels are mostly the same for all runs, and need not be listed for each.
+    same: dict[tuple[str, tuple[str, ...] | None], list[str]] = {}
+    for run_id, parts in found.queries.items():
+        for part, ids in parts.items():
+            same.setdefault((part, None if ids is None else tuple(ids)), []).append(run_id)
+    for (part, named), run_ids in same.items():
+        run = run_ids[0] if len(run_ids) == 1 else f"{len(run_ids):,} runs"
+        if named is None:
+            yield [run, part.removesuffix(" changed"), None, not_known[part]]
+            continue
+        more = [f"and {len(named) - _NAMED:,} more"] if len(named) > _NAMED else []
+        yield [run, part.removesuffix(" changed"), len(named), ", ".join([*named[:_NAMED], *more])]
+
+
+def _all_queries(parts: Mapping[str, Sequence[str] | None]) -> str:
+    """For programs: every query that changed, by part."""
+    return "; ".join(f"{part}: {' '.join(ids)}" for part, ids in parts.items() if ids is not None)
 
 
 def _row(movement: Movement, found: Recomputed, form: str, *, explain: bool) -> list[Cell]:
     from kbeval.exact import difference
-    from kbeval.metrics import short_name
+    from kbeval.names import short_name
 
     causes = movement.because if explain else dict.fromkeys([", ".join(found.due.reasons[movement.run_id])])
     because = "; ".join(f"{cause} {_signed(part)}".strip() for cause, part in causes.items())
     change = difference(movement.stored, movement.now)
     if form == "csv":
         # A number, not text: what begins with a sign would be quoted against spreadsheets.
-        return [movement.run_id, short_name(movement.metric), movement.stored, movement.now, change, because]
+        row: list[Cell] = [movement.run_id, short_name(movement.metric), movement.stored, movement.now, change, because]
+        return [*row, _all_queries(found.queries.get(movement.run_id, {}))] if explain else row
     return [movement.run_id, short_name(movement.metric), movement.stored, movement.now, _signed(change), because]
 
 
@@ -97,8 +132,11 @@ def _signed(number: float | None) -> str:
     return f"{number:+,d}" if isinstance(number, int) else f"{number:+.4f}"
 
 
-def _tell(found: Recomputed, stored: Sequence[str] | None, database: str) -> None:
-    """What would be scored again and why. `stored`: the runs whose numbers were stored; None where none should be."""
+def _tell(found: Recomputed, stored: Sequence[str] | None, database: str, score: str) -> None:
+    """What would be scored again and why. `stored`: the runs whose numbers were stored; None where none should be.
+
+    `score`: the command that stores the same numbers.
+    """
     from kbeval.rescoring import summary
 
     if not found.due.reasons:
@@ -108,11 +146,11 @@ def _tell(found: Recomputed, stored: Sequence[str] | None, database: str) -> Non
     if not found.movements:
         common.note("no stored number moves")
     if stored is None:
-        common.note("nothing was stored; --store, or 'kbeval score --all', stores the new numbers")
+        common.note(f"nothing was stored; --store, or '{score}', stores the new numbers")
         return
     common.note(f"stored the numbers of {counted(len(stored), 'run')} in {database}")
     if left := [run_id for run_id in found.due.reasons if run_id not in stored]:
         common.note(
             f"not stored, because a row cannot be read: {', '.join(left)};"
-            " repair it, or count it as failed with 'kbeval score --all --skip-bad-rows'"
+            f" repair it, or count it as failed with '{score} --skip-bad-rows'"
         )

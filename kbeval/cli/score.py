@@ -24,12 +24,17 @@ if TYPE_CHECKING:
 @click.option("--all", "all_runs", is_flag=True, help="score every run of the database that changed since")
 @click.option("--force", is_flag=True, help="with --all: those that did not change, too")
 @common.db_option
+@common.suite_option
 @common.golden_option
-@click.option("--by", metavar="FIELD", help="also per slice: category, difficulty, lang, tags or group")
+@click.option(
+    "--by",
+    metavar="FIELD",
+    multiple=True,
+    callback=common.one_value,
+    help="also per slice: category, difficulty, lang, tags or group",
+)
 @common.metric_options
-@common.missing_option
-@common.match_option("exact")
-@common.overlap_options
+@common.how_options
 @click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
 @click.option("--dry-run", is_flag=True, help="print the numbers, store nothing")
 @common.format_option
@@ -37,9 +42,10 @@ if TYPE_CHECKING:
 def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any) -> int:  # noqa: ANN401
     """Score runs against the golden file and store the numbers.
 
-    RUN is a run's id, the beginning of it, 'latest', or 'latest~1' for the one before. The numbers are stored as
-    JSON with four decimals in eval_runs.aggregate_json, in one transaction. Slices are printed, not stored. The
-    places of the chunks that labels and hits name are kept in kbeval_chunk_spans, for comparing across chunkers.
+    RUN is a run's id, the beginning of it, or 'latest'; with ~1 after it, the run before that one in its suite. The
+    numbers are stored as JSON with four decimals in eval_runs.aggregate_json, in one transaction. Slices
+    are printed, not stored. The places of the chunks that labels and hits name are kept in kbeval_chunk_spans, for
+    comparing across chunkers.
 
     --all scores what changed since it was scored: rows, labels, metric definitions, matching, chunks. A large history
     is scored and stored in steps; interrupted, the next call goes on where it was.
@@ -50,18 +56,14 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
     if bool(runs) == all_runs:
         msg = "name the runs to score, or say --all" if not runs else "name runs or say --all, not both"
         raise click.UsageError(msg, click.get_current_context())
-    matching = {name: flags.pop(name) for name in ("by", "matching", "min_overlap", "overlap_of")}
-    missing, skip_bad, dry_run = flags.pop("missing"), flags.pop("skip_bad_rows"), flags.pop("dry_run")
-    force = flags.pop("force")
+    by, skip_bad, dry_run, force = (flags.pop(name) for name in ("by", "skip_bad_rows", "dry_run", "force"))
     if force and not all_runs:
         msg = "--force goes with --all; runs that are named are always scored"
         raise click.UsageError(msg, click.get_current_context())
     settings = common.Settings(**flags)
     database, golden = settings.db(), settings.golden()
     with common.Progress() as progress:
-        options = settings.score_options(
-            missing_as_zero=missing == "zero", archive=not dry_run, on_step=progress.step, **matching
-        )
+        options = settings.score_options(by=by, archive=not dry_run, on_step=progress.step)
         job = _Job(database, dry_run=dry_run, skip_bad=skip_bad, step=progress.step)
         if all_runs:
             # Slices are not stored, so they are always computed.
@@ -151,6 +153,7 @@ class _Job:
 
 
 def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions) -> None:
+    from kbeval.configs import config_of, imported_from
     from kbeval.render.scores import score_table
 
     if form == "json":
@@ -161,13 +164,14 @@ def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions)
         rows.append((run_id, None, scored.aggregates[run_id]))
         rows += [(run_id, name, aggregate) for name, aggregate in scored.slices.get(run_id, {}).items()]
     own = [
-        column.name
+        number.long
         for metric in options.metrics()
-        for column in metric.columns
-        if metric.origin != "kbeval" or column.k in options.extra_ks
+        for number in metric.numbers
+        if metric.origin != "kbeval" or number.k in options.extra_ks
     ]
+    systems = {imported_from(config_of(run)) for run in scored.runs if run.run_id in healthy}
     if rows:
-        common.print_table(*score_table(rows, form, options.by, own), form)
+        common.print_table(*score_table(rows, form, options.by, own, systems), form)
 
 
 def _as_json(scored: Scored, run_id: str) -> dict[str, Any]:
@@ -180,6 +184,7 @@ def _as_json(scored: Scored, run_id: str) -> dict[str, Any]:
 def _tell(scored: Scored, broken: set[str]) -> None:
     from kbeval.errors import BadRowsError, RepeatedRowsError
 
+    common.note(*scored.notes)
     for warning in scored.warnings:
         common.warn(warning)
     if scored.repeated_rows:

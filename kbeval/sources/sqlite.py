@@ -21,6 +21,7 @@ from kbeval.engine import undisturbed
 from kbeval.errors import DatabaseError
 from kbeval.golden import Golden, unpacked
 from kbeval.locks import lock_holders
+from kbeval.rowmarks import unpacked as unpacked_marks
 from kbeval.runs import RepeatedRow, Run
 from kbeval.sources.files import check_is_database, database_uri, finish_interrupted_write
 from kbeval.text import counted
@@ -57,6 +58,16 @@ OPTIONAL = {
     "kbeval_chunk_spans": ("chunk_id", "chunker_version", "doc_id", "source_spans_json", "seen_in", "first_seen"),
     "kbeval_golden": ("golden_hash", "entries", "first_used"),
 }
+# Columns that those tables may lack: what stands in for each, the first that the table has; '' where it has none.
+LATER = {
+    "chunks": {
+        "policy_hash": {"policy_hash": "policy_hash"},
+        "tokens": {"token_estimate": "token_estimate", "text": "LENGTH(text) / 4.0"},
+    },
+    "kbeval_chunk_spans": {"policy_hash": {"policy_hash": "policy_hash"}, "tokens": {"tokens": "tokens"}},
+}
+# What a session gets of each of those tables.
+TABLES = {table: (*columns, *LATER.get(table, ())) for table, columns in OPTIONAL.items()}
 # What a session gets of a run.
 RUN_COLUMNS = ("run_id", "suite", "config_snapshot_json", "aggregate_json", "created_at", "commit_hash")
 
@@ -211,6 +222,26 @@ class SqliteSource:
             )
         return [RepeatedRow(str(row["run_id"]), str(row["query_id"]), int(row["n"])) for row in found]
 
+    @property
+    def keeps_rows(self) -> bool:
+        """Is there a copy of the rows that were scored, to look at once they have changed?"""
+        return self._cache is not None
+
+    def row_marks(self, earlier: Mapping[str, str]) -> dict[str, dict[str, int]]:
+        """What each row of runs was known by, where that is kept of rows with these digests."""
+        if not self._has_row_marks():
+            return {}
+        with self._explained():
+            kept = self._rows("SELECT run_id, rows, marks FROM kbeval_rows")
+        return {
+            str(row["run_id"]): marks
+            for row in kept
+            if earlier.get(str(row["run_id"])) == row["rows"] and (marks := unpacked_marks(str(row["marks"])))
+        }
+
+    def _has_row_marks(self) -> bool:
+        return bool(self._rows("SELECT 1 AS n FROM sqlite_master WHERE type = 'table' AND name = 'kbeval_rows'"))
+
     def runs(self) -> list[Run]:
         """Every run, oldest first."""
         with self._explained():
@@ -275,27 +306,21 @@ class SqliteSource:
             )
         return [str(row["result_json"]) for row in found]
 
-    def some_results(self, run_id: str, count: int) -> list[str]:
-        """A few stored rows of a run, to see what it is like."""
+    def chunk_details(self, chunk_ids: Sequence[str]) -> list[tuple[str, str, str | None, str | None]]:
+        """What the table `chunks` says about these: id, version, text and source spans; a text where it has one."""
+        if "chunks" not in self.columns:
+            return []
+        wanted = ", ".join(map(_literal, sorted(set(chunk_ids)))) or "NULL"
+        text = _as_text("text") if "text" in self.columns["chunks"] else "'' AS text"
         with self._explained():
             found = self._rows(
-                f"SELECT {_as_text('result_json')} FROM eval_query_results"
-                f" WHERE run_id = {_literal(run_id)} ORDER BY query_id LIMIT {int(count)}"
+                f"SELECT {_as_text('chunk_id')}, {_as_text('chunker_version')}, {text}, {_as_text('source_spans_json')}"
+                f" FROM chunks WHERE chunk_id IN ({wanted})"
             )
-        return [str(row["result_json"]) for row in found]
-
-    def chunker_versions(self, chunk_ids: Sequence[str]) -> set[str]:
-        """The versions that the tables give for these chunks."""
-        wanted = ", ".join(map(_literal, sorted(set(chunk_ids)))) or "NULL"
-        tables = [table for table in ("chunks", "kbeval_chunk_spans") if table in self.columns]
-        with self._explained():
-            return {
-                str(row["chunker_version"])
-                for table in tables
-                for row in self._rows(
-                    f"SELECT DISTINCT {_as_text('chunker_version')} FROM {table} WHERE chunk_id IN ({wanted})"
-                )
-            }
+        return [
+            (row["chunk_id"], row["chunker_version"], row["text"] or None, row["source_spans_json"] or None)
+            for row in found
+        ]
 
     # --- rows, or what is kept of them ---------------------------------------------------------------
 
@@ -394,15 +419,22 @@ class SqliteSource:
             "stored_places": f"SELECT {row} {self._rows_of(facts.lacking('hit_claims'))}",
             "stored_anchors": f"SELECT {row} {self._rows_of(facts.lacking('anchor_rows'))}",
         }
-        for table, columns in OPTIONAL.items():
-            names = list(map(_as_text, columns)) if table in self.columns else [f"'' AS {c}" for c in columns]
-            nothing = "" if table in self.columns else " WHERE 0"
-            source = f" FROM {table}" if table in self.columns else ""
-            selects[f"stored_{table}"] = f"SELECT {', '.join(names)}{source}{nothing}"
+        for table in OPTIONAL:
+            selects[f"stored_{table}"] = self._table_sql(table)
         found = {name: self._loader(name, sql) for name, sql in selects.items()}
         found["stored_history"] = self._load_history
         found["stored_samples"] = self._load_samples
         return found
+
+    def _table_sql(self, table: str) -> str:
+        if table not in self.columns:
+            nothing = ", ".join(f"'' AS {column}" for column in TABLES[table])
+            return f"SELECT {nothing} WHERE 0"
+        names = list(map(_as_text, OPTIONAL[table]))
+        for column, sources in LATER.get(table, {}).items():
+            found = next((sql for name, sql in sources.items() if name in self.columns[table]), "''")
+            names.append(_as_text(found, column))
+        return f"SELECT {', '.join(names)} FROM {table}"
 
     def _load_samples(self, session: Session) -> None:
         """The rows that `sampled_rows` names, as they stand."""
@@ -469,6 +501,6 @@ def _literal(text: str) -> str:
     return f"CAST(x'{text.encode('utf-8', 'surrogatepass').hex()}' AS TEXT)"
 
 
-def _as_text(column: str) -> str:
+def _as_text(sql: str, name: str | None = None) -> str:
     """Text whatever is stored: the driver takes a column's type from its first rows."""
-    return f"CAST(COALESCE({column}, '') AS TEXT) AS {column}"
+    return f"CAST(COALESCE({sql}, '') AS TEXT) AS {name or sql}"
