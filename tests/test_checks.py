@@ -116,6 +116,15 @@ def test_runs_made_with_another_chunker_than_the_labels_are_a_note(healthy: Work
     assert found.is_note
 
 
+def test_where_ids_alone_are_to_decide_they_fail_the_check(
+    healthy: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    healthy.add_run("new", {"q": {"hits_top_k": hits("n1")}}, chunker="md@2")
+    arguments = ["check", "--match", "exact", "--db", str(healthy.db), "--golden", str(healthy.golden)]
+    assert kbeval(arguments) == 1
+    assert "[foreign-run]\n  for example  new (md@2; labels: md@1)" in capsys.readouterr().out
+
+
 def test_ids_that_stood_for_different_text_are_named(healthy: Workspace) -> None:
     healthy.execute("UPDATE chunks SET source_spans_json = ?", (json.dumps([line(1, 4)]),))
     healthy.execute_script(
@@ -165,6 +174,11 @@ def test_labels_by_a_kind_of_position_that_nothing_uses_are_named(by_line: Works
     assert "1 query labelled by byte (first bytes)" in found.examples[0]
     assert "stand by line" in found.examples[0]
     assert "run run: 1 query labelled by byte" in warnings(by_line)
+
+
+def test_characters_and_lines_never_meet(by_line: Workspace) -> None:
+    by_line.add_golden({"id": "q", "expected_spans": [{"path": "d1.md", "kind": "char", "start": 0, "end": 9}]})
+    assert "1 query labelled by char (first q)" in findings(by_line)["axis-mismatch"].examples[0]
 
 
 def test_comparing_names_them_too(by_line: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
