@@ -45,7 +45,7 @@ Where the definitions leave a choice, this is the choice:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import floor
 from typing import Any
@@ -420,10 +420,14 @@ class Oracle:
 
     # --- the numbers -------------------------------------------------------------------------------
 
-    def score(self, run_id: str, matching: str | None = None, together: Sequence[str] = ()) -> dict[str, Any]:
-        """The numbers that depend on what is a correct hit."""
+    def score(
+        self, run_id: str, matching: str | None = None, together: Sequence[str] = (), query_id: str | None = None
+    ) -> dict[str, Any]:
+        """The numbers that depend on what is a correct hit, of all queries or of one."""
         run = self.runs[run_id]
         matching = matching or self.matching(run)
+        if query_id is not None:
+            run = replace(run, rows={query_id: run.rows[query_id]})
         others = [self.runs[one] for one in together]
         known = {query_id: row for query_id, row in run.rows.items() if query_id in self.labels}
         judged = {query_id: self.judge(run, query_id, matching, others) for query_id in known}

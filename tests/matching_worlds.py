@@ -168,7 +168,7 @@ class Inventor:
             picked = self.source.sample(chunking.chunks, min(len(chunking.chunks), self.source.choice([1, 1, 2, 3])))
             return [chunk.chunk_id for chunk in picked] + (["gone"] if self.chance(0.1) else [])
 
-        found: dict[str, Any] = {"id": query_id, "query": "?"}
+        found: dict[str, Any] = {"id": query_id, "query": "?", "category": query_id}
         what = self.source.choices(
             ["chunks", "spans", "docs", "both", "unknown", "two", "nothing"], [10, 3, 1, 1, 1, 1, 0.5]
         )[0]

@@ -20,10 +20,11 @@ from __future__ import annotations
 import argparse
 import pprint
 import sys
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
@@ -64,22 +65,31 @@ def differences(world: World, options: Options, folder: Path) -> Iterator[str]:
     db, golden = store(world, folder)
     oracle = options.oracle(world)
     names = [run.run_id for run in world.runs]
-    scored = score_runs(db, golden, names, options.scoring()).aggregates
+    found = score_runs(db, golden, names, replace(options.scoring(), by="category"))
+    scored = found.aggregates
     for run in world.runs:
         aggregate = scored[run.run_id]
-        found, expected = aggregate.to_dict(), oracle.score(run.run_id)
         thought = about(oracle, run.run_id)
         if aggregate.provenance["matching"] != oracle.matching(run):
             yield f"{thought}: provenance.matching is {aggregate.provenance['matching']}"
-        for name in sorted({*expected, "recall_at_k_chunk", "hit_within_tokens"}):
-            if found.get(name) != expected.get(name):
-                yield f"{thought}: {name} is {found.get(name)}, expected {expected.get(name)}"
+        yield from numbers_that_differ(thought, aggregate.to_dict(), oracle.score(run.run_id))
+        for query_id, of_one in found.slices[run.run_id].items():  # a category for each query
+            if query_id in run.rows:
+                judged = oracle.judge(run, query_id, oracle.matching(run))
+                where = f"{thought}, {query_id} (by {judged.matching}, right are {judged.correct})"
+                yield from numbers_that_differ(where, of_one.to_dict(), oracle.score(run.run_id, query_id=query_id))
     for run_id in names[:1]:
         alone = score_runs(db, golden, [run_id], options.scoring()).aggregates[run_id]
         if alone.to_json() != scored[run_id].to_json():
             yield f"{run_id} alone is {alone.to_json()}, with the others {scored[run_id].to_json()}"
     if len(names) > 1:
         yield from differences_between(oracle, options, db, golden, (names[0], names[-1]))
+
+
+def numbers_that_differ(thought: str, found: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterator[str]:
+    for name in sorted({*expected, "recall_at_k_chunk", "hit_within_tokens"}):
+        if found.get(name) != expected.get(name):
+            yield f"{thought}: {name} is {found.get(name)}, expected {expected.get(name)}"
 
 
 def differences_between(
@@ -96,10 +106,8 @@ def differences_between(
         if found.get(query_id) != expected.get(query_id):
             yield f"{both}: {query_id} is {found.get(query_id)}, expected {expected.get(query_id)}"
     for run_id, aggregate in ((a, report.aggregate_a), (b, report.aggregate_b)):
-        numbers = aggregate.to_dict()
-        for name, value in oracle.score(run_id, oracle.matching_of_both(a, b), pair).items():
-            if numbers.get(name) != value:
-                yield f"{both}: {name} of {run_id} is {numbers.get(name)}, expected {value}"
+        expected_numbers = oracle.score(run_id, oracle.matching_of_both(a, b), pair)
+        yield from numbers_that_differ(f"{both}: {run_id}", aggregate.to_dict(), expected_numbers)
 
 
 def about(oracle: Oracle, run_id: str) -> str:
