@@ -15,7 +15,7 @@ from kbeval.exact import FIXED_POINT, rounded, rounded_mean
 from kbeval.golden import Golden
 from kbeval.metrics import PERCENTILES, Metric
 from kbeval.model import CONTRACT, AggregateMetrics, Number, number_parts
-from kbeval.provenance import of_run, provenance
+from kbeval.provenance import of_places, of_run, provenance
 from kbeval.runs import Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sqlfiles import compose
@@ -58,6 +58,8 @@ class Scored:
     slices: dict[str, dict[str, AggregateMetrics]] = field(default_factory=dict)
     bad_rows: list[BadRow] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    # What is worth knowing, and no reason for doubt.
+    notes: list[str] = field(default_factory=list)
     # What to archive when the numbers are stored; filled where ScoreOptions.archive asks for it.
     spans: list[ChunkSpans] = field(default_factory=list)
     golden: Golden | None = None
@@ -150,7 +152,9 @@ def aggregate_runs(scoring: Scoring) -> Scored:
     _refuse_repeated_rows(scoring)
     scoring.build_scores()
     ledgers, abstention = _ledgers(scoring), _abstention(scoring)
-    made_from = provenance(scoring.session, scoring.golden, scoring.options)
+    made_from = provenance(scoring.session, scoring.golden, scoring.options, scoring.stored_versions)
+    matchings = scoring.matching.of_runs()
+    places = of_places(scoring.session, scoring.options) if scoring.matching.places_matter else {}
     rows = scoring.source.settled_digests(scoring.session)
     totals = {run_id: found for run_id, _, found in run_totals(scoring)}
     scored = Scored(scoring.runs, bad_rows=bad_rows(scoring), warnings=list(scoring.golden.warnings))
@@ -158,13 +162,21 @@ def aggregate_runs(scoring: Scoring) -> Scored:
         aggregate = _aggregate(scoring, totals.get(run.run_id, {}), run)
         aggregate.ledger = {**ledgers[run.run_id], **aggregate.ledger}
         aggregate.abstention = abstention.get(run.run_id, {})
-        aggregate.provenance = {**made_from, **of_run(rows[run.run_id], run.config_json)}
+        matching = matchings[run.run_id]
+        own_places = places if matching == "span" or scoring.golden.has_span_labels else {}
+        aggregate.provenance = {
+            **made_from,
+            "matching": matching,
+            **own_places,
+            **of_run(rows[run.run_id], run.config_json),
+        }
         scored.aggregates[run.run_id] = aggregate
     if scoring.options.by is not None:
         runs = {run.run_id: run for run in scoring.runs}
         for run_id, slice_name, found in run_totals(scoring, scoring.options.by):
             scored.slices.setdefault(run_id, {})[slice_name] = _aggregate(scoring, found, runs[run_id])
     scored.warnings.extend(_warnings(scoring, scored))
+    scored.notes.extend(matching_notes(scoring))
     if scoring.options.archive:
         scored.spans = spans_to_keep(scoring.session)
         scored.golden = scoring.golden
@@ -269,12 +281,16 @@ def _ledgers(scoring: Scoring) -> dict[str, dict[str, Any]]:
             " JOIN results AS r ON r.result_no = s.result_no GROUP BY r.run_id"
         ):
             ledgers[run_id]["unverified_supports"] = unverified
-    if scoring.options.matching == "span":
-        for run_id, by_span, by_doc in scoring.session.rows(
-            "SELECT r.run_id, COUNT(*) FILTER (WHERE m.matching = 'span'), COUNT(*) FILTER (WHERE m.matching = 'doc')"
-            " FROM results AS r LEFT JOIN matching AS m ON m.result_no = r.result_no GROUP BY r.run_id"
+    if scoring.matching.places_matter:
+        scoring.session.need("matching", "run_matching")
+        for run_id, by_span, by_doc, by_nothing in scoring.session.rows(
+            "SELECT u.run_id, COUNT(*) FILTER (WHERE m.matching = 'span'), COUNT(*) FILTER (WHERE m.matching = 'doc'),"
+            " COUNT(*) FILTER (WHERE m.matching = 'unmatched')"
+            " FROM run_matching AS u LEFT JOIN results AS r ON r.run_id = u.run_id"
+            " LEFT JOIN matching AS m ON m.result_no = r.result_no WHERE u.matching = 'span' GROUP BY u.run_id"
         ):
             ledgers[run_id]["matched"] = {"span": by_span, "doc": by_doc}
+            ledgers[run_id]["unmatched"] = by_nothing
     return ledgers
 
 
@@ -319,10 +335,8 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
     if answers and not (chunks and documents):
         table = "documents" if chunks else "chunks"
         yield f"citation_coverage has no value: the database has no table {table!r}, or it is empty"
-    yield from foreign_chunk_warnings(scoring)
-    treated = "counted as zero" if scoring.options.missing_as_zero else "left out (--missing zero counts them)"
-    if scoring.options.together:
-        treated = "left out"
+    yield from matching_warnings(scoring, scored)
+    treated = "counted as zero" if scoring.options.missing == "zero" else "left out (--missing zero counts them)"
     traces = {run.run_id for run in scoring.runs if imported_from(config_of(run)) == "grounded"}
     for run_id, aggregate in scored.aggregates.items():
         ledger = aggregate.ledger
@@ -354,37 +368,91 @@ def gap_warnings(whose: str, golden: Golden, counts: tuple[int, int], treated: s
         yield f"{whose}: {counted(unknown, 'row')} without a golden query, {kept}"
 
 
-def all_of_one_chunker(scoring: Scoring) -> bool:
-    """Are runs, labels and chunks all of one chunker version? Mostly they are, and nobody needs to look closer."""
-    scoring.session.need("archived_chunks", "chunks", "expected_chunks", "runs")
-    ((versions, unknown),) = scoring.session.rows(
-        """
-        SELECT
-            (
-                SELECT COUNT(DISTINCT chunker_version)
-                FROM (
-                    SELECT chunker_version FROM chunks
-                    UNION SELECT chunker_version FROM archived_chunks
-                    UNION SELECT chunker_version FROM runs WHERE chunker_version IS NOT NULL
-                )
-            ),
-            (SELECT COUNT(*) FROM expected_chunks WHERE chunk_id NOT IN (SELECT chunk_id FROM chunks))
-        """
-    )
-    return bool(versions <= 1 and unknown == 0)
+def matching_warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
+    """Runs whose hits cannot be told right from wrong, for some queries or for all."""
+    for run_id, aggregate in scored.aggregates.items():
+        if unmatched := aggregate.ledger.get("unmatched"):
+            yield (
+                f"run {run_id}: {counted(unmatched, 'query', 'queries')} cannot be matched, because neither the place"
+                " nor the document of their expected chunks is known; they are left out of the numbers about chunks:"
+                " score before the index is replaced, or label by expected_spans"
+            )
+    yield from _foreign_warnings(scoring)
+    yield from _stranger_warnings(scoring, scored)
 
 
-def foreign_chunk_warnings(scoring: Scoring) -> Iterator[str]:
-    """Runs that cannot hit most of what is expected, because ids decide and the labels are another chunker's."""
-    if scoring.options.matching == "span" or all_of_one_chunker(scoring):
-        return
-    scoring.session.need("foreign_chunks")
+def _foreign_warnings(scoring: Scoring) -> Iterator[str]:
+    """Where ids are to decide whatever the labels are: runs that cannot hit most of what is expected."""
     for run_id, version, foreign, expected, owner in scoring.session.rows(
-        "SELECT r.run_id, r.chunker_version, f.n_foreign, f.n_expected, f.owner FROM foreign_chunks AS f"
-        " JOIN runs AS r ON r.chunker_version = f.chunker_version WHERE 2 * f.n_foreign > f.n_expected ORDER BY 1"
+        "SELECT run_id, chunker_version, n_foreign, n_expected, owner FROM run_matching"
+        " WHERE matching = 'exact' AND 2 * n_foreign > n_expected ORDER BY run_id"
     ):
-        whose = f"are of {owner}" if owner else "are unknown to it"
         yield (
-            f"run {run_id} was made with chunker {version}, but {foreign:,} of {expected:,} expected chunks {whose},"
-            " so it cannot hit them: --match span compares the text instead of the ids"
+            f"run {run_id} was made with chunker {version}, but {foreign:,} of {expected:,} expected chunks are"
+            f" {whose_chunks(owner, version)}, so it cannot hit them by id: --match auto compares the text instead"
         )
+
+
+def _stranger_warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
+    """Runs matched by id that share no id with the labels, where nothing says that both are of one index."""
+    suspected = [
+        run_id
+        for run_id, aggregate in scored.aggregates.items()
+        if aggregate.provenance["matching"] == "exact"
+        and not aggregate.mrr
+        and aggregate.ledger["metrics"]["mrr"]["scored"]
+    ]
+    if not suspected:
+        return
+    session = scoring.session
+    session.need("id_matches", "hits", "expected_chunks", "indexed_places")
+    for run_id, hit, label in session.rows(
+        """
+        WITH suspected AS (
+            SELECT UNNEST($1::VARCHAR[]) AS run_id
+        ),
+
+        asked AS (
+            SELECT r.run_id, r.result_no, e.chunk_id AS label, k.chunk_id AS known
+            FROM suspected AS s
+            JOIN results AS r ON r.run_id = s.run_id
+            JOIN expected_chunks AS e ON e.query_id = r.query_id
+            LEFT JOIN (SELECT DISTINCT chunk_id FROM indexed_places) AS k ON k.chunk_id = e.chunk_id
+        )
+
+        SELECT a.run_id, MIN(h.chunk_id), MIN(a.label)
+        FROM asked AS a
+        JOIN hits AS h ON h.result_no = a.result_no AND h.chunk_id IS NOT NULL
+        LEFT JOIN id_matches AS i ON i.result_no = a.result_no
+        GROUP BY a.run_id
+        HAVING COUNT(i.result_no) = 0 AND COUNT(a.known) = 0
+        ORDER BY a.run_id
+        """,
+        [suspected],
+    ):
+        yield (
+            f"run {run_id}: no hit is an expected chunk, and no table knows the expected ids (hits are named like"
+            f" {cut(hit, 40)!r}, labels like {cut(label, 40)!r}); where they are of different indexes, 0 means 'could"
+            " not be matched': label by expected_spans, or keep the chunks in the table 'chunks'"
+        )
+
+
+def matching_notes(scoring: Scoring) -> Iterator[str]:
+    """Runs that were matched by spans because their ids do not compare with those of the labels."""
+    if scoring.options.match != "auto" or scoring.options.together:
+        return
+    for run_id, version, foreign, expected, owner in scoring.session.rows(
+        "SELECT run_id, chunker_version, n_foreign, n_expected, owner FROM run_matching"
+        " WHERE matching = 'span' ORDER BY run_id"
+    ):
+        yield (
+            f"run {run_id} (chunker {version}) is matched by document and span: {foreign:,} of {expected:,} expected"
+            f" chunks are {whose_chunks(owner, version)}"
+        )
+
+
+def whose_chunks(owner: str | None, version: str | None) -> str:
+    """What is known about expected chunks that are not those of a run of this version."""
+    if owner is None:
+        return "not among the chunks of the index"
+    return f"of {owner}" if owner != version else f"of an earlier index of {owner}"

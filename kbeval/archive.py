@@ -17,14 +17,17 @@ from kbeval.engine import Session
 from kbeval.golden import Golden
 from kbeval.sqlfiles import read_sql
 
-# chunk_id, chunker_version, doc_id, the spans as stored, and where they were seen: the table 'chunks', or 'hits'.
-ChunkSpans = tuple[str, str, str | None, str | None, str]
+# chunk_id, chunker_version, policy_hash, doc_id, the spans as stored, tokens, and where they were seen: the table
+# 'chunks', or 'hits'.
+ChunkSpans = tuple[str, str, str, str | None, str | None, float | None, str]
 
-_UPSERT = """
-    INSERT INTO kbeval_chunk_spans (chunk_id, chunker_version, doc_id, source_spans_json, seen_in, first_seen)
-    VALUES (?, ?, ?, ?, ?, ?)
-    ON CONFLICT (chunk_id, chunker_version) DO UPDATE
-    SET doc_id = excluded.doc_id, source_spans_json = excluded.source_spans_json, seen_in = excluded.seen_in
+_COLUMNS = "chunk_id, chunker_version, policy_hash, doc_id, source_spans_json, tokens, seen_in, first_seen"
+_UPSERT = f"""
+    INSERT INTO kbeval_chunk_spans ({_COLUMNS})
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (chunk_id, chunker_version, policy_hash) DO UPDATE
+    SET doc_id = excluded.doc_id, source_spans_json = excluded.source_spans_json, tokens = excluded.tokens,
+        seen_in = excluded.seen_in
 """
 
 
@@ -58,6 +61,22 @@ def _load_hit_chunks(session: Session) -> None:
     )
 
 
+def _make_table(connection: sqlite3.Connection) -> None:
+    """Make the table, or give one that an older version made the columns that it lacks."""
+    columns = {row[1] for row in connection.execute("PRAGMA table_info(kbeval_chunk_spans)")}
+    is_old = bool(columns) and "policy_hash" not in columns
+    if is_old:
+        connection.execute("ALTER TABLE kbeval_chunk_spans RENAME TO kbeval_chunk_spans_before")
+    # One statement at a time: executescript() would end the transaction.
+    connection.execute(read_sql("archive.sql"))
+    if is_old:
+        connection.execute(
+            f"INSERT INTO kbeval_chunk_spans ({_COLUMNS}) SELECT chunk_id, chunker_version, '', doc_id,"
+            " source_spans_json, NULL, seen_in, first_seen FROM kbeval_chunk_spans_before"
+        )
+        connection.execute("DROP TABLE kbeval_chunk_spans_before")
+
+
 @dataclass(frozen=True)
 class Kept:
     """What one scoring leaves in the database beside its numbers."""
@@ -69,8 +88,7 @@ class Kept:
         """Write into an open transaction, which alone decides whether any of it is kept."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         if self.spans:
-            # One statement: executescript() would end the transaction.
-            connection.execute(read_sql("archive.sql"))
+            _make_table(connection)
             connection.executemany(_UPSERT, ((*row, now) for row in self.spans))
         if self.golden is not None:
             connection.execute(read_sql("golden.sql"))

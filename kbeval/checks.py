@@ -36,7 +36,7 @@ def check_workspace(scoring: Scoring) -> list[Finding]:
     """Hold the golden file against the database; an empty list is good news."""
     session = scoring.session
     session.need("bad_rows", "chunks", "documents", "hits", "results", "runs")
-    session.need("queries", "expected_chunks", "expected_docs", "repeated_hits", "foreign_chunks")
+    session.need("queries", "expected_chunks", "expected_docs", "repeated_hits", "run_matching")
     checks = [
         _bad_rows(scoring),
         *_stale_chunks(scoring),
@@ -112,10 +112,9 @@ def _foreign_chunks(scoring: Scoring) -> Finding:
     """Runs that cannot hit what is expected, because the labels are those of another chunker."""
     rows = scoring.session.rows(
         """
-        SELECT r.run_id || ' (' || r.chunker_version || '; labels: ' || COALESCE(f.owner, 'unknown') || ')'
-        FROM foreign_chunks AS f
-        JOIN runs AS r ON r.chunker_version = f.chunker_version
-        WHERE 2 * f.n_foreign > f.n_expected
+        SELECT run_id || ' (' || chunker_version || '; labels: ' || COALESCE(owner, 'unknown') || ')'
+        FROM run_matching
+        WHERE matching = 'exact' AND 2 * n_foreign > n_expected
         ORDER BY 1
         """
     )

@@ -7,7 +7,6 @@ where their hits stand, and every number in the report is computed that way.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kbeval.aggregates import Scored, aggregate_runs, all_of_one_chunker
+from kbeval.aggregates import Scored, aggregate_runs, whose_chunks
 from kbeval.comparison import EXACT, FALLBACK, KINDS, CompareReport, Comparison, QueryComparison
 from kbeval.configs import Difference, broken_invariants, changed_parts, config_diff, config_of, eval_k, is_readable
-from kbeval.errors import BadRowsError, KbevalError, UsageError
+from kbeval.errors import BadRowsError, KbevalError
 from kbeval.exact import LARGEST
 from kbeval.golden import Golden
 from kbeval.metrics import Metric, find_column, find_metric, long_name
 from kbeval.model import AggregateMetrics
+from kbeval.overlap import SIDES, coarse_labels, pairs_under_other_rules
 from kbeval.runs import Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sources.opening import Source, with_or_without_copy
@@ -34,9 +34,7 @@ from kbeval.text import counted
 if TYPE_CHECKING:
     import polars as pl
 
-MATCH = ("auto", "span")
 HEADLINE = "mrr"
-_SAMPLE = 20
 _CAUSES = ("presence", "failure", "ranking", "places", "refusal", "rules", "citations", "configuration")
 
 
@@ -49,7 +47,6 @@ class CompareOptions:
     """How to compare; everything has a default. `scoring.by` repeats the comparison for each slice."""
 
     scoring: ScoreOptions = field(default_factory=ScoreOptions)
-    match: str = "auto"
     strict_chunker_version: bool = False
     ignore_invariants: bool = False
     skip_bad_rows: bool = False
@@ -57,11 +54,6 @@ class CompareOptions:
     only: Sequence[str] = ()
     resamples: int = RESAMPLES
     seed: int = SEED
-
-    def __post_init__(self) -> None:
-        if self.match not in MATCH:
-            msg = f"match is one of {', '.join(MATCH)}"
-            raise UsageError(msg)
 
 
 def compare_runs(
@@ -110,58 +102,63 @@ def _opened(
 ) -> Iterator[tuple[_Compare, Scoring]]:
     work = _Compare(options)
     with open_scoring(db, golden, [a, b], options.scoring, work.settle) as scoring:
-        if not work.ids_mean_nothing(scoring):
-            yield work, scoring
-            return
-        loaded = scoring.golden
-    # Both runs are of one chunker and the labels of another. By ids nothing could be found: once more, by spans.
-    work = _Compare(replace(options, match="span"), work.labels)
-    with open_scoring(db, loaded, [a, b], options.scoring, work.settle) as scoring:
+        work.see_how(scoring)
         yield work, scoring
 
 
 class _Compare:
     """One comparison under way."""
 
-    def __init__(self, options: CompareOptions, labels: str | None = None) -> None:
-        """`labels`: the chunker version of the labels, where it is why spans must decide."""
+    def __init__(self, options: CompareOptions) -> None:
         self.options = options
-        self.labels = labels
         self.warnings: list[str] = []
 
-    # --- before anything is read: may they be compared, and how? ------------------------------------
+    # --- may they be compared, and how? ---------------------------------------------------------------
 
-    def settle(self, source: Source, runs: Sequence[Run], scoring: ScoreOptions) -> ScoreOptions:
+    def settle(self, _source: Source, runs: Sequence[Run], scoring: ScoreOptions) -> ScoreOptions:
+        """Before any row is read."""
         self.run_a, self.run_b = runs[0], runs[-1]
         for run in runs:
             if not is_readable(run):
                 self.warnings.append(f"the configuration of run {run.run_id} cannot be read: it counts as empty")
         self._hold_invariants()
-        self.versions = tuple(_chunker_version(source, run) for run in (self.run_a, self.run_b))
-        version_a, version_b = self.versions
-        if version_a != version_b:
-            named = f"{version_a or 'unknown'} ({self.run_a.run_id}) and {version_b or 'unknown'} ({self.run_b.run_id})"
-            if self.options.strict_chunker_version:
-                msg = f"the chunker versions differ: {named}; leave out --strict-chunker-version to compare by spans"
-                raise IncomparableError(msg)
-            if version_a is None or version_b is None:
-                self.warnings.append(f"the chunker versions may differ: {named}; compared by spans, not by chunk ids")
-        if self.labels is not None:
-            self.warnings.append(
-                f"the expected chunks are of {self.labels} and the runs of {version_a}, so chunk ids cannot tell right"
-                " from wrong: compared by spans"
-            )
-        self.by_span = version_a != version_b or self.options.match == "span"
-        return replace(scoring, matching="span" if self.by_span else "exact", together=True)
+        return replace(scoring, together=True)
 
-    def ids_mean_nothing(self, scoring: Scoring) -> bool:
-        """Are chunk ids to decide, though the labels are those of another chunker?"""
-        if self.by_span or all_of_one_chunker(scoring):
-            return False
-        scoring.session.need("foreign_chunks")
-        owners = scoring.session.rows("SELECT owner FROM foreign_chunks WHERE 2 * n_foreign > n_expected")
-        self.labels = owners[0][0] if owners else None
-        return self.labels is not None
+    def see_how(self, scoring: Scoring) -> None:
+        """Which chunkers the runs are of, and how they are matched: both the same way."""
+        scoring.session.need("run_matching")
+        found = {
+            run_id: (version, matching, owner)
+            for run_id, version, matching, owner in scoring.session.rows(
+                "SELECT run_id, chunker_version, matching, CASE WHEN 2 * n_foreign > n_expected"
+                " THEN COALESCE(owner, '') END FROM run_matching"
+            )
+        }
+        version_a, version_b = (found[run.run_id][0] for run in (self.run_a, self.run_b))
+        self.versions = (version_a, version_b)
+        self.by_span = any(matching == "span" for _, matching, _ in found.values())
+        if version_a != version_b:
+            self._differ(version_a, version_b)
+        elif self.by_span and scoring.options.match == "auto":
+            owner = max(owner for _, _, owner in found.values() if owner is not None)
+            whose = whose_chunks(owner or None, version_a)
+            self.warnings.append(
+                f"the runs hold chunks of {version_a} and the expected chunks are {whose}, so chunk ids cannot tell"
+                " right from wrong: compared by spans"
+            )
+
+    def _differ(self, version_a: str | None, version_b: str | None) -> None:
+        named = f"{version_a or 'unknown'} ({self.run_a.run_id}) and {version_b or 'unknown'} ({self.run_b.run_id})"
+        if self.options.strict_chunker_version:
+            msg = f"the chunker versions differ: {named}; leave out --strict-chunker-version to compare by spans"
+            raise IncomparableError(msg)
+        if not self.by_span:
+            self.warnings.append(
+                f"the chunker versions differ: {named}; compared by chunk ids as asked, which do not compare across"
+                " chunkers: --match auto compares by spans"
+            )
+        elif version_a is None or version_b is None:
+            self.warnings.append(f"the chunker versions may differ: {named}; compared by spans, not by chunk ids")
 
     def _hold_invariants(self) -> None:
         broken = broken_invariants(self.run_a, self.run_b)
@@ -199,8 +196,27 @@ class _Compare:
             shown=frozenset(pairs) if self.options.only else None,
             overlap=(scoring.options.min_overlap, scoring.options.overlap_of) if self.by_span else None,
         )
-        doubts = _doubts(scoring, report, len(query_ids))
+        doubts = [*_doubts(scoring, report, len(query_ids)), *self._other_rules(scoring, pairs)]
         return replace(report, warnings=[*self.warnings, *scored.warnings, *scored.bad_row_warning(), *doubts])
+
+    def _other_rules(self, scoring: Scoring, pairs: Mapping[str, Pairs]) -> Iterator[str]:
+        """Where spans decide: are the labels fine enough for it, and would another rule give another verdict?"""
+        if not self.by_span:
+            return
+        yield from coarse_labels(scoring.session)
+        answers = {
+            rule: verdict(assess(numbers, resamples=self.options.resamples, seed=self.options.seed), HEADLINE).answer
+            for rule, numbers in pairs_under_other_rules(scoring.session, scoring.options.overlap_of, pairs)
+            if numbers
+        }
+        if not answers:
+            return
+        used, *others = answers.items()
+        if different := [f"{answer!r} by the share of {SIDES[rule]}" for rule, answer in others if answer != used[1]]:
+            yield (
+                f"the verdict on hit@k and mrr depends on the overlap rule: {used[1]!r} as it is,"
+                f" {', '.join(different)} (--overlap-of); expected_spans leave less room for it"
+            )
 
     def load(self, scoring: Scoring) -> list[Difference]:
         """Hand the comparison itself to the session, then build everything that reads from it."""
@@ -298,26 +314,6 @@ def _tested_columns(metrics: Sequence[Metric], only: Sequence[str]) -> list[tupl
         columns = (find_column(means, name),) if "." in long_name(name) else metric.columns
         found.update((column.name, metric) for column in columns)
     return list(found.items())
-
-
-def _chunker_version(source: Source, run: Run) -> str | None:
-    """As the run's configuration says; else as its hits, or the chunks that they name, where those agree."""
-    version = config_of(run).get("chunker_version")
-    if version is not None and version != "":
-        return version if isinstance(version, str) else json.dumps(version)
-    hits = [hit for text in source.some_results(run.run_id, _SAMPLE) for hit in _hits(text)]
-    found = {version for hit in hits if isinstance(version := hit.get("chunker_version"), str) and version}
-    if not found:
-        found = source.chunker_versions([chunk for hit in hits if isinstance(chunk := hit.get("chunk_id"), str)])
-    return found.pop() if len(found) == 1 else None
-
-
-def _hits(result_json: str) -> list[dict[str, Any]]:
-    try:
-        hits = json.loads(result_json).get("hits_top_k")
-    except (ValueError, RecursionError, AttributeError):
-        return []
-    return [hit for hit in hits if isinstance(hit, dict)] if isinstance(hits, list) else []
 
 
 def _floats(column: Any) -> NDArray[np.float64]:  # noqa: ANN401  (an array, masked where a value is missing)

@@ -30,7 +30,8 @@ class QueryComparison:
     a_hit_rank: int | None
     b_hit_rank: int | None
     note: str
-    # What decided which hits are right: `exact` ids, `span` overlap, the `doc` alone; None: no label says.
+    # What decided which hits are right: `exact` ids, `span` overlap, the `doc` alone; `unmatched`: nothing could; None:
+    # no label says.
     matching: str | None = None
     causes: tuple[str, ...] = ()
     # Whether the answer got `better` or `worse`, apart from the ranks; None: neither.
@@ -151,7 +152,7 @@ class CompareReport:
         """How many queries each way of matching decided."""
         found = Counter(one.matching or "none" for one in self.per_query)
         counts = {name: found[name] for name in MATCHINGS}
-        return {**counts, "support": found["support"]} if found["support"] else counts
+        return counts | {name: found[name] for name in ("support", "unmatched") if found[name]}
 
     def of_kind(self, *kinds: str) -> list[QueryComparison]:
         """The queries of these kinds, the largest change first."""

@@ -29,10 +29,9 @@ class Comparisons:
     """The comparisons that a session has by now."""
 
     def __init__(self, database: str | os.PathLike[str], options: ScoreOptions) -> None:
-        match = "span" if options.matching == "span" else "auto"
-        scoring = replace(options, matching="exact", lazily=False)
-        # A question is answered; what speaks against the comparison is said beside the answer.
-        self._options = CompareOptions(scoring, match, ignore_invariants=True, skip_bad_rows=True)
+        scoring = replace(options, lazily=False)
+        # A question is answered; what speaks against the comparison is said next to the answer.
+        self._options = CompareOptions(scoring, ignore_invariants=True, skip_bad_rows=True)
         self._database = database
         self._made: set[tuple[str, str]] = set()
         self._warnings: dict[str, None] = {}

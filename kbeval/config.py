@@ -17,9 +17,11 @@ from kbeval.errors import UsageError
 LARGEST_K = 1_000_000_000
 MOST_KS = 50
 MOST_THREADS = 1024
-# What makes a hit an expected chunk: its id, or the text that it shares with it; and of which side that share is.
-MATCHINGS = ("exact", "span")
-OVERLAPS_OF = ("smaller", "expected", "hit", "union")
+# What makes a hit an expected chunk: its id, or the text that it shares with it, or whichever the labels allow; of
+# which side that share is; and what becomes of golden queries that a run has no row for.
+MATCHES = ("auto", "exact", "span")
+OVERLAPS_OF = ("auto", "smaller", "expected", "hit", "union")
+MISSING = ("skip", "zero")
 # Keep parsed rows beside the database: where it is large, always, or never.
 CACHES = ("auto", "on", "off")
 
@@ -30,6 +32,10 @@ KEYS: dict[str, type] = {
     "threads": int,
     "memory_limit": str,
     "cache": str,
+    "match": str,
+    "min_overlap": float,
+    "overlap_of": str,
+    "missing": str,
     "k": list,
     "metrics_dir": str,
     "runs_dir": str,
@@ -37,7 +43,9 @@ KEYS: dict[str, type] = {
     "gates": dict,
 }
 _PATHS = ("db", "golden", "metrics_dir", "runs_dir")
-_NAMES = {str: "text", int: "a whole number", list: "a list", dict: "a table"}
+_NAMES = {str: "text", int: "a whole number", float: "a number", list: "a list", dict: "a table"}
+# Of these values a key must have one.
+_CHOICES = {"cache": CACHES, "match": MATCHES, "overlap_of": OVERLAPS_OF, "missing": MISSING}
 
 
 @dataclass(frozen=True)
@@ -87,10 +95,20 @@ def _checked(path: Path, table: Mapping[str, Any]) -> Config:
             hint = did_you_mean(key, KEYS) or f"; known are {', '.join(KEYS)}"
             msg = f"{path}: unknown key {key!r}{hint}"
             raise UsageError(msg)
-        if not isinstance(value, KEYS[key]) or isinstance(value, bool):
+        kind: Any = (int, float) if KEYS[key] is float else KEYS[key]
+        if not isinstance(value, kind) or isinstance(value, bool):
             msg = f"{path}: {key} must be {_NAMES[KEYS[key]]}"
             raise UsageError(msg)
         values[key] = str(path.parent / str(value)) if key in _PATHS else value
+    _check_values(path, values)
+    for name, expression in values.get("metrics", {}).items():
+        if not isinstance(expression, str):
+            msg = f"{path}: metric {name} must be text, an SQL aggregate expression"
+            raise UsageError(msg)
+    return Config(path, values)
+
+
+def _check_values(path: Path, values: Mapping[str, Any]) -> None:
     ks = values.get("k", [])
     if not all(isinstance(k, int) and not isinstance(k, bool) and 1 <= k <= LARGEST_K for k in ks) or len(ks) > MOST_KS:
         msg = f"{path}: k must be a list of whole numbers from 1, {MOST_KS} at most"
@@ -98,14 +116,13 @@ def _checked(path: Path, table: Mapping[str, Any]) -> Config:
     if not 1 <= values.get("threads", 1) <= MOST_THREADS:
         msg = f"{path}: threads must be from 1 to {MOST_THREADS}"
         raise UsageError(msg)
-    if values.get("cache", "auto") not in CACHES:
-        msg = f"{path}: cache must be one of {', '.join(CACHES)}"
+    for key, known in _CHOICES.items():
+        if key in values and values[key] not in known:
+            msg = f"{path}: {key} must be one of {', '.join(known)}"
+            raise UsageError(msg)
+    if not 0 < values.get("min_overlap", 1) <= 1:
+        msg = f"{path}: min_overlap must be above 0 and at most 1"
         raise UsageError(msg)
     if any("\0" in str(values.get(key, "")) for key in _PATHS):
         msg = f"{path}: a path must not hold a NUL character"
         raise UsageError(msg)
-    for name, expression in values.get("metrics", {}).items():
-        if not isinstance(expression, str):
-            msg = f"{path}: metric {name} must be text, an SQL aggregate expression"
-            raise UsageError(msg)
-    return Config(path, values)

@@ -51,6 +51,14 @@ def config_of(run: Run) -> dict[str, Any]:
     return _read(run.config_json) or {}
 
 
+def chunker_version(config: Mapping[str, Any]) -> str | None:
+    """The chunker that a snapshot names; None where it names none."""
+    found = config.get("chunker_version")
+    if found is None or found == "":
+        return None
+    return found if isinstance(found, str) else json.dumps(found)
+
+
 def is_readable(run: Run) -> bool:
     """Is its snapshot an object that can be compared?"""
     return _read(run.config_json) is not None

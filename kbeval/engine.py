@@ -41,6 +41,8 @@ _WILD = re.compile(r"[\[*?]")
 Result = TypeVar("Result")
 Other = TypeVar("Other")
 Loader = Callable[["Session"], None]
+# Which variant of a relation is to be made; None: the relation as its own file says.
+Choice = Callable[["Session"], str | None]
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,7 @@ class Session:
         self._is_shared = is_shared
         self._is_compressed = False
         self._loaders: dict[str, Loader] = {}
+        self._choices: dict[str, Choice] = {}
         self._copies: dict[str, Copied] = {}
         self._on_step = on_step
         self._built: set[str] = set()
@@ -146,6 +149,10 @@ class Session:
         """Say how stored tables get into the session when they are first needed."""
         self._loaders.update(loaders)
 
+    def add_choices(self, choices: Mapping[str, Choice]) -> None:
+        """Say which variant of a relation is to be made; asked when the relation is first needed."""
+        self._choices.update(choices)
+
     def add_copies(self, copies: Mapping[str, Copied]) -> None:
         """Say which relations are kept in files, whole or in part."""
         self._copies.update(copies)
@@ -171,7 +178,8 @@ class Session:
                 self._step(f"reading {name.removeprefix('stored_').replace('_', ' ')}")
                 self._loaders[name](self)
             elif name in relations():
-                self._need_relation(relations()[name])
+                variant = self._choices[name](self) if name in self._choices else None
+                self._need_relation(relations()[name if variant is None else f"{name}@{variant}"])
             else:
                 msg = f"there is no relation {name!r}"
                 raise UsageError(msg)

@@ -30,6 +30,7 @@ from kbeval.sources.stamps import Stamp, Times, Watch, times
 from kbeval.sqlfiles import read_sql
 from kbeval.statements import Statement, query_error, read_statements
 from kbeval.tables import COMPARE, Table, read_by, tables
+from kbeval.text import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -84,6 +85,7 @@ class Explorer:
         self._is_released = False
         self._outline: Outline | None = None
         self._comparisons = Comparisons(self.database, options)
+        self._told_matching = False
 
     # The session and its snapshot are made when they are first needed, and anew when they are of no use any more.
 
@@ -148,8 +150,24 @@ class Explorer:
         return bool(statement.compares) or any("golden_entries" in read_by(name) for name in statement.reads)
 
     def take_warnings(self) -> list[str]:
-        """What must be said beside the answers so far, each once."""
-        return self._comparisons.take_warnings()
+        """What must be said next to the answers so far, each once."""
+        return [*self._comparisons.take_warnings(), *self._matched_otherwise()]
+
+    def _matched_otherwise(self) -> Iterator[str]:
+        """Runs whose hits are matched here in another way than in their stored numbers; said once."""
+        if self._open is None or self._told_matching or "chunk_matches" not in self._open.session.built:
+            return
+        self._told_matching = True
+        here = self._open.matching.of_runs()
+        stored = {run.run_id: run.scored_with("matching") for run in self._open.runs}
+        for way, named, other in (("exact", "by id", "by span"), ("span", "by span", "by id")):
+            differing = [run_id for run_id, found in stored.items() if found not in (None, way) and here[run_id] == way]
+            if differing:
+                some = ", ".join(differing[:3]) + (", …" if len(differing) > 3 else "")
+                yield (
+                    f"{counted(len(differing), 'run')} matched {named} here and {other} in the stored numbers ({some}):"
+                    " --match says how, and 'kbeval score --all' stores the numbers made that way"
+                )
 
     def _read_labels(self) -> None:
         if self._labels is None and self.golden is not None and not isinstance(self.golden, Golden):
@@ -341,7 +359,7 @@ class Outline:
         with contextlib.closing(sqlite3.connect(path)) as connection:
             connection.executescript(read_sql("schema.sql"))
         # By spans, because then no relation is replaced by a simpler one.
-        options = replace(options, matching="span", lazily=True, on_step=None)
+        options = replace(options, match="span", lazily=True, on_step=None)
         self._scoring = self._stack.enter_context(open_scoring(path, None, None, options))
         prepare(self._scoring)
 

@@ -61,7 +61,7 @@ def score_trace(
     """The numbers of a trace, and what to know about them."""
     gates = DEFAULT_GATES if gates is None else gates
     metrics = [*COUNTS, *(metric for metric, _ in GATES.values()), "citation_recall_at_k"]
-    options = replace(options, extra_ks=(*options.extra_ks, k), only=metrics, cache="off")
+    options = replace(options, extra_ks=(*options.extra_ks, k), only=metrics, cache="off", match="exact")
     numbers, warnings = _read_quickly(Path(gold), Path(trace), options) or _read_exactly(gold, Path(trace), options)
     found = {
         **{name: numbers[name] for name in COUNTS},

@@ -22,6 +22,7 @@ from kbeval.metrics import Metric, catalogue, did_you_mean
 from kbeval.model import Number
 from kbeval.moments import moment
 from kbeval.moments import since as parse_since
+from kbeval.provenance import matched_by
 from kbeval.text import counted, cut
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ CHUNK_IDS = "chunk ids changed"
 _ASPECTS = {
     "labels changed": ("golden",),
     "definitions changed": ("metrics",),
-    "matching changed": ("matching", "min_overlap", "overlap_of"),
+    "matching changed": ("match", "min_overlap", "overlap_of"),
     "missing rule changed": ("missing",),
 }
 
@@ -77,6 +78,8 @@ class Point:
     config: Sequence[Difference] = ()
     # Why the numbers do not compare with those before: `labels changed`, ….
     breaks: Sequence[str] = ()
+    # What decided which hits are right: `id` or `span`; None where nothing says.
+    matching: str | None = None
 
 
 @dataclass(frozen=True)
@@ -300,7 +303,15 @@ def _points(entries: Sequence[_Entry], measured: Sequence[Measured]) -> Iterator
         breaks = _breaks(before_scored, entry, any(metric.by_chunk_id for metric in measured))
         run = entry.run
         yield Point(
-            run.run_id, run.created_at, entry.moment, run.commit_hash, entry.scored, values, tuple(diff), tuple(breaks)
+            run.run_id,
+            run.created_at,
+            entry.moment,
+            run.commit_hash,
+            entry.scored,
+            values,
+            tuple(diff),
+            tuple(breaks),
+            matched_by(entry.provenance),
         )
         before_config = entry if entry.config is not None else before_config
         before_scored = entry if entry.scored else before_scored
@@ -325,11 +336,11 @@ def _breaks(before: _Entry | None, entry: _Entry, by_chunk_id: bool) -> list[str
         return []
     found = []
     for what, keys in _ASPECTS.items():
-        # The rule for missing rows is written only where it is not the usual one.
-        known = all(one.provenance.get(keys[0]) is not None for one in (before, entry)) or keys == ("missing",)
-        if known and any(before.provenance.get(key) != entry.provenance.get(key) for key in keys):
+        # The rule for missing rows is written only where it is not the usual one, what is about spans only where they
+        # decided; and a run that was matched otherwise because its chunks are others still compares.
+        known = [key for key in keys if key == "missing" or all(key in one.provenance for one in (before, entry))]
+        if any(before.provenance.get(key) != entry.provenance.get(key) for key in known):
             found.append(what)
-    # Where the matching changed, that has been said.
     by_id = all(one.provenance.get("matching") != "span" for one in (before, entry))
     if by_chunk_id and by_id and before.chunker and entry.chunker and before.chunker != entry.chunker:
         found.append(CHUNK_IDS)
@@ -362,15 +373,14 @@ def _notes(
             yield f"{metric.name} has no value in any of these runs"
     breaks = {what for one in series for point in one.points for what in point.breaks}
     if again := [what for what in _ASPECTS if what in breaks]:
-        by_span = any(entry.provenance.get("matching") == "span" for entry in shown)
-        command = "kbeval score --all --match span" if by_span or CHUNK_IDS in breaks else "kbeval score --all"
         yield (
-            f"{', '.join(again)}: numbers before and after do not compare; '{command}' scores every run in the same way"
+            f"{', '.join(again)}: numbers before and after do not compare; 'kbeval score --all' scores every run in the"
+            " same way"
         )
     if CHUNK_IDS in breaks:
         yield (
             f"{CHUNK_IDS}: runs of different chunkers were matched by chunk id, so their numbers do not compare;"
-            " 'kbeval score --all --match span' compares the text"
+            " 'kbeval score --all' compares the text where ids do not compare"
         )
 
 

@@ -52,7 +52,7 @@ RESERVED = frozenset(
 )
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _HEADER = re.compile(r"--\s*([a-z_]+)\s*:\s*(.*)")
-_FIELDS = ("grain", "over", "k", "none", "agg", "better", "comparable", "system", "missing", "labels")
+_FIELDS = ("grain", "over", "k", "none", "agg", "better", "comparable", "system", "missing", "labels", "unit")
 
 
 @dataclass(frozen=True)
@@ -88,6 +88,8 @@ class Metric:
     labels: str | None = None
     # Golden queries that a run has no row for count, as nothing.
     missing_counts: bool = False
+    # What its k counts: hits, or tokens of text.
+    unit: str = "hits"
     origin: str = "kbeval"
 
     @property
@@ -126,8 +128,8 @@ class Metric:
         return inner if depth == 0 and is_plain and "," not in _without_groups(inner) else None
 
     def with_ks(self, extra: Iterable[int]) -> Metric:
-        """The same metric at more values of k; one that has no k stays as it is."""
-        return replace(self, ks=tuple(sorted({*self.ks, *extra}))) if self.ks else self
+        """The same metric at more values of k; one that has no k, or whose k counts something else, stays as it is."""
+        return replace(self, ks=tuple(sorted({*self.ks, *extra}))) if self.ks and self.unit == "hits" else self
 
 
 def _without_groups(expression: str) -> str:
@@ -204,6 +206,7 @@ def _checked(name: str, summary: str, expression: str, fields: Mapping[str, str]
         system=choice("system", SYSTEMS[0], SYSTEMS) if "system" in fields else None,
         labels=fields.get("labels"),
         missing_counts=choice("missing", "left out", ("left out", "counted")) == "counted",
+        unit=choice("unit", "hits", ("hits", "tokens")),
         origin=origin,
     )
 

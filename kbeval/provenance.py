@@ -8,7 +8,7 @@ the expected chunks stand: other runs' hits may tell.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kbeval import __version__
@@ -30,32 +30,44 @@ _REASONS = {
     "config": "configuration changed",
     "golden": LABELS,
     "metrics": DEFINITIONS,
-    "matching": MATCHING,
+    "match": MATCHING,
     "min_overlap": MATCHING,
     "overlap_of": MATCHING,
     "missing": "missing queries count differently",
     "knowledge_base": KNOWLEDGE_BASE,
     "places": PLACES,
+    "label_versions": PLACES,
 }
+# What only numbers that were made by places depend on.
+_OF_PLACES = ("min_overlap", "overlap_of", "places")
 
 
-def provenance(session: Session, golden: Golden, options: ScoreOptions) -> dict[str, Any]:
-    """What is the same for all runs of one scoring."""
+def provenance(
+    session: Session, golden: Golden, options: ScoreOptions, stored_versions: Collection[str | None]
+) -> dict[str, Any]:
+    """What is the same for all runs of one scoring. `stored_versions`: the chunkers that stored configurations name."""
     found: dict[str, Any] = {
         "kbeval": __version__,
         "metrics": definitions_hash(options.metrics()),
         "golden": golden.hash,
-        "matching": options.matching,
+        "match": options.match,
     }
-    if options.matching == "span":
-        found |= {"min_overlap": options.min_overlap, "overlap_of": options.overlap_of}
-    if options.missing_as_zero:
-        found["missing"] = "zero"
+    if options.missing != "skip":
+        found["missing"] = options.missing
     session.need("known_chunks", "documents")
     found["knowledge_base"] = _shortened(digest_of(session, "FROM known_chunks", "FROM documents"))
-    if options.by_places(golden):
-        found["places"] = _places(session)
+    if options.match == "auto" and len(stored_versions) > 1 and golden.has("expected_chunk_ids"):
+        session.need("unplaced_chunks")
+        if session.rows("SELECT 1 FROM unplaced_chunks LIMIT 1"):
+            # Whose chunks the labels are is then known from the hits of other runs alone.
+            session.need("label_versions")
+            found["label_versions"] = _shortened(digest_of(session, "FROM label_versions"))
     return found
+
+
+def of_places(session: Session, options: ScoreOptions) -> dict[str, Any]:
+    """What numbers depend on that were made by places."""
+    return {"min_overlap": options.min_overlap, "overlap_of": options.overlap_of, "places": _places(session)}
 
 
 def of_run(rows: str, config_json: str) -> dict[str, str]:
@@ -63,14 +75,20 @@ def of_run(rows: str, config_json: str) -> dict[str, str]:
     return {"rows": rows, "config": _short(config_json)}
 
 
+def by_places(provenance: Mapping[str, Any]) -> bool:
+    """Were numbers made by places?"""
+    return "places" in provenance
+
+
+def matched_by(provenance: Mapping[str, Any]) -> str | None:
+    """What decided which hits are right, in a word: `id`, or `span` for document and span; None where nothing says."""
+    return {"exact": "id", "span": "span"}.get(str(provenance.get("matching")))
+
+
 def _places(session: Session) -> str:
     """Where labels stand, and hits that do not say it themselves."""
     session.need("expected_places", "indexed_places")
-    silent = (
-        "SELECT chunk_id, chunker_version, doc_id, age,"
-        " COALESCE(usable_spans(spans_text), usable_spans(archived_text)) AS spans_text FROM indexed_places"
-    )
-    return _shortened(digest_of(session, "FROM expected_places", silent))
+    return _shortened(digest_of(session, "FROM expected_places", "FROM indexed_places"))
 
 
 def _shortened(digest: str) -> str:
@@ -88,7 +106,9 @@ def reasons(stored: AggregateMetrics | None, now: Mapping[str, Any]) -> list[str
     made_from = stored.provenance
     if "rows" not in made_from:
         return ["scored by an older version"]
-    changed = [name for name in _REASONS if made_from.get(name) != now.get(name)]
+    # How a run was matched follows from all the rest, so what places decide matters only where they did.
+    left_out = () if by_places(made_from) else _OF_PLACES
+    changed = [name for name in _REASONS if name not in left_out and made_from.get(name) != now.get(name)]
     found = dict.fromkeys(_REASONS[name] for name in changed)
     if PLACES in found and found.keys() & {LABELS, KNOWLEDGE_BASE, MATCHING}:
         # That has been said.

@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from kbeval.aggregates import Scored, score_runs
+from kbeval.configs import chunker_version, config_of
 from kbeval.golden import Golden, load_golden
-from kbeval.provenance import DATA, FORCED, NEW, of_run, provenance, reasons
+from kbeval.provenance import DATA, FORCED, NEW, by_places, of_places, of_run, provenance, reasons
 from kbeval.runs import Run, find_runs
 from kbeval.scoring import ScoreOptions
 from kbeval.sources.opening import open_source
@@ -72,7 +73,9 @@ def due_runs(
         due.golden = golden if isinstance(golden, Golden) else load_golden(golden)
         source.feed(session, [])
         session.add_loaders({"golden_entries": due.golden.loader()})
-        now = provenance(session, due.golden, options)
+        now = provenance(session, due.golden, options, {chunker_version(config_of(run)) for run in found})
+        if any(numbers is not None and by_places(numbers.provenance) for numbers in stored.values()):
+            now |= of_places(session, options)
         # Only where something is stored can anything have changed; their rows are looked at last, and all at once.
         scored = [run.run_id for run in due.runs if stored[run.run_id] is not None]
         rows = source.row_digests(session, scored)
@@ -110,6 +113,7 @@ def _add(whole: Scored, step: Scored) -> None:
     whole.slices |= step.slices
     whole.bad_rows += step.bad_rows
     whole.warnings += [text for text in step.warnings if text not in whole.warnings]
+    whole.notes += step.notes
 
 
 def summary(due: Due, most: int = 5, without: Collection[str] = ()) -> Sequence[str]:

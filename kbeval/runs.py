@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kbeval.config import OVERLAPS_OF
+from kbeval.config import MATCHES, MISSING, OVERLAPS_OF
 from kbeval.errors import UsageError
 from kbeval.metrics import did_you_mean
 from kbeval.model import AggregateMetrics
@@ -50,20 +50,16 @@ class Run:
         found = aggregate.provenance.get(what) if aggregate is not None else None
         return found if isinstance(found, str) else None
 
-    def matched_by(self) -> dict[str, Any]:
-        """The matching of its stored numbers, as options for scoring it again; empty where they went by chunk ids."""
+    def scored_how(self) -> dict[str, Any]:
+        """How its stored numbers were made, as options for scoring it again; empty where nothing says."""
         aggregate = self.aggregate()
-        provenance = aggregate.provenance if aggregate is not None else {}
-        names = ("matching", "min_overlap", "overlap_of")
-        return {name: provenance[name] for name in names if name in provenance} if self._by_span(provenance) else {}
-
-    @staticmethod
-    def _by_span(provenance: dict[str, Any]) -> bool:
-        return (
-            provenance.get("matching") == "span"
-            and isinstance(provenance.get("min_overlap"), float)
-            and provenance.get("overlap_of") in OVERLAPS_OF
-        )
+        made = aggregate.provenance if aggregate is not None else {}
+        known = {"match": MATCHES, "overlap_of": OVERLAPS_OF, "missing": MISSING}
+        found = {name: made[name] for name, values in known.items() if made.get(name) in values}
+        least = made.get("min_overlap")
+        if isinstance(least, int | float) and not isinstance(least, bool) and 0 < least <= 1:
+            found["min_overlap"] = float(least)
+        return found
 
 
 def is_reserved(name: str) -> bool:

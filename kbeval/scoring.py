@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import duckdb
 
 from kbeval import views
-from kbeval.config import MATCHINGS, OVERLAPS_OF
-from kbeval.configs import config_of, imported_from, own_k
+from kbeval.config import MATCHES, MISSING, OVERLAPS_OF
+from kbeval.configs import chunker_version, config_of, imported_from, own_k
 from kbeval.engine import Loader, Session, first_line
 from kbeval.errors import MetricError, UsageError
 from kbeval.golden import Golden, load_golden
+from kbeval.matching import Matching
 from kbeval.metrics import Column, Metric, catalogue, did_you_mean, shipped_metrics
 from kbeval.runs import Run, find_runs
 from kbeval.sources.files import database_size
@@ -39,6 +40,7 @@ _OVERLAP_TOLERANCE = 1e-9
 # What `answered` has from a relation, by the columns there and by what it calls them itself.
 _ANSWERED_FROM = {
     "citation_matches": {"n_citations": "n_citations", "n_citations_resolved": "n_citations_resolved"},
+    "reading_cost": {"tokens_to_hit": "tokens_to_hit", "sizes_known": "sizes_known"},
     "rule_matches": {"n_rules": "n_rules", "n_rules_broken": "n_rules_broken"},
     "anchor_checks": {
         "complete_rank": "supports_complete_rank",
@@ -68,11 +70,15 @@ class ScoreOptions:
     metric_folders: Sequence[Path] = ()
     configured_metrics: Sequence[Metric] = ()
     by: str | None = None
-    missing_as_zero: bool = False
-    # What makes a hit an expected chunk: its id, or how much of the text it shares with it.
-    matching: str = "exact"
+    # Golden queries that a run has no row for: 'skip' leaves them out, 'zero' counts them as nothing found.
+    missing: str = "skip"
+    # What makes a hit an expected chunk: 'exact', its id; 'span', the text that it shares with it; 'auto', the id
+    # unless the labels are of another chunker than the run.
+    match: str = "auto"
+    # By spans: the least share of text in common, and of which side. 'auto': of the smaller side where the label is a
+    # chunk, of the expected text where it is a span.
     min_overlap: float = 0.5
-    overlap_of: str = "smaller"
+    overlap_of: str = "auto"
     # The runs are compared, so all of them must be matched the same way.
     together: bool = False
     # Find out what to archive when the numbers are stored.
@@ -105,18 +111,13 @@ class ScoreOptions:
             hint = "" if "," in self.by else did_you_mean(self.by, SLICE_FIELDS)
             msg = f"cannot slice by {self.by!r}{hint or '; name one of ' + ', '.join(SLICE_FIELDS)}"
             raise UsageError(msg)
-        if self.matching not in MATCHINGS or self.overlap_of not in OVERLAPS_OF:
-            msg = f"matching is one of {', '.join(MATCHINGS)}, overlap_of one of {', '.join(OVERLAPS_OF)}"
-            raise UsageError(msg)
+        for name, known in (("match", MATCHES), ("overlap_of", OVERLAPS_OF), ("missing", MISSING)):
+            if (value := getattr(self, name)) not in known:
+                msg = f"{name} is {value!r}; it must be one of {', '.join(known)}"
+                raise UsageError(msg)
         if not 0 < self.min_overlap <= 1:
             msg = f"the least overlap is {self.min_overlap}; it must be above 0 and at most 1"
             raise UsageError(msg)
-
-    def by_places(self, golden: Golden) -> bool:
-        """Does it matter where hits and labels stand?"""
-        if self.matching == "span" or not golden.has("expected_spans"):
-            return self.matching == "span"
-        return any(entry.get("expected_spans") and not entry.get("expected_chunk_ids") for entry in golden.entries)
 
     def metrics(self) -> list[Metric]:
         """Every metric to compute."""
@@ -145,9 +146,16 @@ class Stored(Protocol):
 class Scoring:
     """An open session over some runs of a database. Ask it for scores, aggregates, or any relation."""
 
-    def __init__(
-        self, session: Session, source: Stored, golden: Golden, runs: Sequence[Run], options: ScoreOptions
+    def __init__(  # noqa: PLR0913, PLR0917  (all that a scoring is of)
+        self,
+        session: Session,
+        source: Stored,
+        golden: Golden,
+        runs: Sequence[Run],
+        options: ScoreOptions,
+        stored: Sequence[Run] | None = None,
     ) -> None:
+        """`stored`: every run of the database, where that is more than `runs`."""
         self.source = source
         self.golden = golden
         self.runs = list(runs)
@@ -161,7 +169,10 @@ class Scoring:
         self.columns: list[Column] = [column for metric in self.metrics for column in metric.columns]
         self.session = session
         session.add_loaders({"golden_entries": golden.loader(), "settings": self._load_settings})
-        session.add_loaders({**self._matching(), **self._unasked(), **views.loaders(self.runs)})
+        session.add_loaders({**self._unasked(), **views.loaders(self.runs)})
+        self.stored_versions = {chunker_version(config_of(run)) for run in (runs if stored is None else stored)}
+        self.matching = Matching(session, golden, options, self.stored_versions)
+        session.add_choices(self.matching.choices())
 
     def _can_apply(self, metric: Metric) -> bool:
         """Is there anything here that it could be about? What is not would be left out anyway, and takes time."""
@@ -191,34 +202,16 @@ class Scoring:
     def _load_settings(self, session: Session) -> None:
         options = self.options
         session.execute(
-            "CREATE TABLE settings AS SELECT $1::BOOLEAN AS missing_as_zero, $2::VARCHAR AS matching,"
+            "CREATE TABLE settings AS SELECT $1::BOOLEAN AS missing_as_zero, $2::VARCHAR AS match,"
             " $3::DOUBLE AS least_overlap, $4::VARCHAR AS overlap_of, $5::BOOLEAN AS together",
             [
-                options.missing_as_zero,
-                options.matching,
+                options.missing == "zero",
+                options.match,
                 options.min_overlap - _OVERLAP_TOLERANCE,
                 options.overlap_of,
                 options.together,
             ],
         )
-
-    def _matching(self) -> dict[str, Loader]:
-        """The relations that depend on what makes a hit correct; the others are as their files say."""
-        if self.options.by_places(self.golden):
-            return {"chunk_matches": _view("chunk_matches", "SELECT * FROM placed_matches")}
-        # No label is about spans, so nobody needs to know where the hits stand.
-        return {
-            "hit_places": _view(
-                "hit_places", "SELECT result_no, position, doc_id, NULL AS path, NULL AS spans_text FROM hits"
-            ),
-            "expected_places": _view(
-                "expected_places", "SELECT '' AS query_id, '' AS place, '' AS doc_id, '' AS spans_text WHERE false"
-            ),
-            "span_matches": _view(
-                "span_matches",
-                "SELECT 0 AS result_no, 0 AS position, 0 AS rank, '' AS chunk_id, '' AS place WHERE false",
-            ),
-        }
 
     # --- scores ---------------------------------------------------------------------------------
 
@@ -365,9 +358,7 @@ def open_scoring(
             golden = Golden("", ())
         # What needs no labels keeps the engine busy and Python free: the golden file is read meanwhile.
         at_once: tuple[str, ...] = () if options.lazily else ("results", "citation_matches")
-        if at_once and options.matching == "span":
-            at_once = (*at_once, "hit_places")
         with session.building(*at_once):
             loaded = golden if isinstance(golden, Golden) else load_golden(golden)
             loaded.prepare()
-        yield Scoring(session, source, loaded, chosen, options)
+        yield Scoring(session, source, loaded, chosen, options, stored)

@@ -65,15 +65,22 @@ def parse_relation(name: str, text: str) -> Relation:
 
 
 class _Relations(Mapping[str, Relation]):
-    """Every relation by name. A file is opened when somebody asks for what is in it."""
+    """Every relation by name. A file is opened when its relation is asked for.
+
+    A relation may have variants, `hit_places@ids.sql` next to `hit_places.sql`: the same columns, made with less work
+    where that will do. They are reached as `relations()["hit_places@ids"]`, and are not listed.
+    """
 
     def __init__(self) -> None:
-        self._paths = {path.stem: path for room in ROOMS for path in sorted((sql_folder() / room).glob("*.sql"))}
+        found = {path.stem: path for room in ROOMS for path in sorted((sql_folder() / room).glob("*.sql"))}
+        self._paths = {name: path for name, path in found.items() if "@" not in name}
+        self._variants = {name: path for name, path in found.items() if "@" in name}
         self._read: dict[str, Relation] = {}
 
     def __getitem__(self, name: str) -> Relation:
         if name not in self._read:
-            self._read[name] = parse_relation(name, self._paths[name].read_text(encoding="utf-8"))
+            path = self._variants[name] if "@" in name else self._paths[name]
+            self._read[name] = parse_relation(name.partition("@")[0], path.read_text(encoding="utf-8"))
         return self._read[name]
 
     def __iter__(self) -> Iterator[str]:

@@ -1,12 +1,15 @@
 -- What kbeval keeps for itself in the database: where chunks stood when a scoring saw them. Re-indexing replaces the
--- table `chunks`, and chunk ids alone mean nothing afterwards; with this, old runs and old labels still compare.
+-- table `chunks`, and chunk ids alone mean nothing afterwards; with this, old runs and old labels still compare. The
+-- policy is part of the key: a chunker that is given other parameters may use the same ids for other text.
 
 CREATE TABLE IF NOT EXISTS kbeval_chunk_spans (
     chunk_id          TEXT NOT NULL,
     chunker_version   TEXT NOT NULL,
+    policy_hash       TEXT NOT NULL,  -- '': not known
     doc_id            TEXT,
     source_spans_json TEXT,
+    tokens            REAL,
     seen_in           TEXT NOT NULL,  -- 'chunks': the table, 'hits': only a stored row
     first_seen        TEXT NOT NULL,
-    PRIMARY KEY (chunk_id, chunker_version)
+    PRIMARY KEY (chunk_id, chunker_version, policy_hash)
 );

@@ -17,6 +17,11 @@ CREATE MACRO json_rank(j) AS
         THEN TRY_CAST(CAST(j AS VARCHAR) AS BIGINT)
     END;
 
+-- A number of tokens, from text: at least 0, or null.
+CREATE MACRO token_number(t) AS
+    CASE WHEN TRY_CAST(CAST(t AS VARCHAR) AS DOUBLE) >= 0 AND isfinite(TRY_CAST(CAST(t AS VARCHAR) AS DOUBLE))
+         THEN TRY_CAST(CAST(t AS VARCHAR) AS DOUBLE) END;
+
 -- An id that was an object or a list in the JSON arrives as its text. A number is a fine id, and so is "[12]".
 CREATE MACRO is_json_container(t) AS left(t, 2) IN ('{"', '["', '[[', '[{', '{}', '[]') AND json_valid(t);
 
@@ -88,16 +93,16 @@ CREATE MACRO hits_in(j) AS
     TRY(from_json(CAST(j AS VARCHAR), '{
         "hits_top_k": [{
             "chunk_id": "VARCHAR", "doc_id": "VARCHAR", "doc_path": "VARCHAR", "chunker_version": "VARCHAR",
-            "source_spans": "JSON", "citation": "JSON"
+            "source_spans": "JSON", "citation": "JSON", "text": "VARCHAR"
         }]
     }')).hits_top_k;
 
--- A hit without source_spans has the span of its citation.
-CREATE MACRO hit_spans_text(hit) AS
-    COALESCE(
-        usable_spans(hit.source_spans),
-        CASE WHEN CAST(hit.citation AS VARCHAR) LIKE '{%' THEN usable_spans('[' || CAST(hit.citation AS VARCHAR) || ']') END
-    );
+-- The span of a citation as a list of one; null where it is not a position.
+CREATE MACRO citation_text(citation) AS
+    CASE WHEN CAST(citation AS VARCHAR) LIKE '{%' THEN usable_spans('[' || CAST(citation AS VARCHAR) || ']') END;
+
+-- Was a text cut to 200 characters when it was stored? Then it says nothing about what the rest holds, or how long it is.
+CREATE MACRO is_cut_text(t) AS t IS NULL OR (ends_with(t, '...') AND length(t) BETWEEN 200 AND 203);
 
 -- Headings as they are compared: without their # marks, with single spaces, each ended by a mark that no text holds.
 -- "# A > ## B" and ["A", "B"] are the same, and "Step 1" is not the beginning of "Step 10".

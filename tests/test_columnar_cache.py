@@ -77,7 +77,7 @@ def test_only_runs_that_are_new_are_parsed(cached: CachedWorkspace) -> None:
     assert cached.reads() == NOTHING
 
 
-@pytest.mark.parametrize("options", [{}, {"matching": "span", "by": "category"}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"match": "span", "by": "category"}], ids=str)
 def test_numbers_from_the_copy_are_those_of_the_rows(cached: CachedWorkspace, options: dict[str, Any]) -> None:
     cached.execute(*update(query="q2"))
     cached.add_run("odd", {"q1": "not json", "q2": {"error": "timeout"}, "new": {}, "q3": row("c'\"é")}, chunker="md@2")

@@ -334,7 +334,7 @@ def test_the_same_text_in_other_chunks_is_a_draw(rechunked: Workspace) -> None:
 
 
 def test_the_numbers_across_versions_are_those_of_score_match_span(rechunked: Workspace) -> None:
-    report, scored = compare(rechunked), rechunked.score(matching="span")
+    report, scored = compare(rechunked), rechunked.score(match="span")
     assert report.aggregate_a.to_json() == scored.aggregates["a"].to_json()
     assert report.aggregate_b.to_json() == scored.aggregates["b"].to_json()
 

@@ -352,7 +352,7 @@ def test_chunk_ids_of_two_chunkers_do_not_compare() -> None:
 
     assert judged() == (["chunk ids changed"], [None, False, None])
     # Precision counts chunks: with other chunks it says nothing, however they were matched.
-    assert judged(matching="span", min_overlap=0.5, overlap_of="smaller") == ([], [False, False, None])
+    assert judged(match="span", min_overlap=0.5, overlap_of="smaller") == ([], [False, False, None])
     runs = [a_run(name, numbers, config={"chunker_version": name}) for name in "ab"]
     assert list(history(runs, "recall@5").series[0].points[1].breaks) == []
     assert "--match span" in history(runs, "mrr").notes[0]

@@ -219,18 +219,20 @@ def test_ids_that_the_new_chunker_uses_again_are_foreign_too(
     replaced_under_the_same_ids(two_chunkers)
     capsys.readouterr()
     score(two_chunkers)
-    assert "run b was made with chunker new@2, but 3 of 3 expected chunks are of old@1" in capsys.readouterr().err
+    assert "matched by document and span: 3 of 3 expected chunks are of old@1" in capsys.readouterr().err
 
 
-def test_the_warning_about_foreign_chunks_names_the_option(
+def test_a_run_of_another_chunker_is_matched_by_span_unless_ids_are_asked_for(
     two_chunkers: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    score(two_chunkers, "--dry-run")
+    score(two_chunkers, "--dry-run", "--match", "exact")
     err = capsys.readouterr().err
     assert "run b was made with chunker new@2, but 3 of 3 expected chunks are of old@1" in err
-    assert "--match span" in err
-    score(two_chunkers, "--match", "span")
-    assert "kbeval: warning" not in capsys.readouterr().err
+    assert "--match auto" in err
+    score(two_chunkers)
+    err = capsys.readouterr().err
+    assert "kbeval: warning" not in err
+    assert "run b (chunker new@2) is matched by document and span: 3 of 3 expected chunks are of old@1" in err
     stored = json.loads(two_chunkers.stored("b"))
     assert stored["mrr"] == 0.5
     assert stored["provenance"]["matching"] == "span"

@@ -35,7 +35,7 @@ def hit(chunk: str, *found: Mapping[str, Any], doc: str = "d", **more: Any) -> d
 
 def correct_ranks(workspace: Workspace, run: str = "run", **options: Any) -> dict[str, list[int]]:
     """For each query the ranks of the hits that count."""
-    with open_scoring(workspace.db, workspace.golden, [run], ScoreOptions(matching="span", **options)) as scoring:
+    with open_scoring(workspace.db, workspace.golden, [run], ScoreOptions(match="span", **options)) as scoring:
         scoring.session.need("correct_hits")
         found: dict[str, list[int]] = {}
         for query_id, rank in scoring.session.rows(
@@ -193,7 +193,7 @@ def test_documents_are_the_same_where_their_paths_are(workspace: Workspace) -> N
         {"id": "q", "expected_spans": [{"path": "d.md", **line(1, 10)}]}, {"id": "r", "expected_chunk_ids": ["seen"]}
     )
     nameless = {"chunk_id": "n1", "doc_path": "d.md", "source_spans": [line(1, 10)]}
-    empty = {"chunk_id": "n2", "doc_id": "", "doc_path": "d.md", "source_spans": [line(5, 6)]}
+    empty = {"chunk_id": "n2", "doc_id": "", "doc_path": "d.md", "source_spans": [line(3, 12)]}
     workspace.add_run("before", {"x": {"hits_top_k": [{**nameless, "chunk_id": "seen"}]}}, chunker="old@1")
     workspace.add_run("run", {"q": {"hits_top_k": [nameless, empty]}, "r": {"hits_top_k": [empty]}}, chunker="new@2")
     assert correct_ranks(workspace) == {"q": [1, 2], "r": [1]}
@@ -226,7 +226,7 @@ def test_where_nobody_knows_where_a_hit_stands_the_document_decides(workspace: W
     workspace.add_chunk("old", "d", [line(1, 10)], "old@1")
     found = [hit("n1", line(50, 60)), {"chunk_id": "n2", "doc_id": "d"}, hit("n3", line(1, 10), doc="e")]
     workspace.add_run("run", {"q": {"hits_top_k": found}}, chunker="new@2")
-    aggregate = workspace.aggregate(matching="span")
+    aggregate = workspace.aggregate(match="span")
     assert aggregate["ledger"]["matched"] == {"span": 0, "doc": 1}
     assert correct_ranks(workspace) == {"q": [1, 2]}
 
@@ -249,7 +249,7 @@ def test_the_golden_file_comes_first_then_the_table_then_other_runs(workspace: W
     rows = {f"q{number}": {"hits_top_k": found} for number in range(1, 6)}
     workspace.add_run("run", rows, chunker="new@2")
     assert correct_ranks(workspace) == {"q1": [4], "q2": [1], "q3": [2], "q4": [1, 2, 3, 4], "q5": [3]}
-    assert workspace.aggregate(matching="span")["ledger"]["matched"] == {"span": 4, "doc": 1}
+    assert workspace.aggregate(match="span")["ledger"]["matched"] == {"span": 4, "doc": 1}
 
 
 @pytest.mark.parametrize("matching", ["exact", "span"])
@@ -262,7 +262,7 @@ def test_labels_that_name_a_place_and_no_chunk_are_as_good(workspace: Workspace,
     workspace.add_chunk("a", "d", [line(20, 29)])
     found = {"hits_top_k": [hit("a", line(20, 29)), hit("b", line(1, 9))]}
     workspace.add_run("run", {"q": found, "r": found, "s": found})
-    aggregate = workspace.aggregate(matching=matching)
+    aggregate = workspace.aggregate(match=matching)
     assert aggregate["ledger"]["metrics"]["hit_at_k"] == {"scored": 2, "not_applicable": 1}
     assert aggregate["mrr"] == 0.75
 

@@ -91,7 +91,7 @@ def test_definitions_labels_and_rows_are_told_apart(scored: Workspace) -> None:
     store(scored)
     scored.add_golden(*({"id": f"q{n}", "expected_chunk_ids": ["c2" if n == 0 else "c1"]} for n in range(5)))
     rewrite(scored, "q1", "c9", "c8")
-    found = moved(scored, missing_as_zero=True)["mrr"]
+    found = moved(scored, missing="zero")["mrr"]
     assert (found.stored, found.now) == (1.0, 0.5)
     assert found.because == {"missing queries count differently": -0.2, LABELS: -0.1, DATA: -0.2}
 

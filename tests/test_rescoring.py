@@ -83,7 +83,7 @@ def test_what_changed_makes_exactly_its_runs_due(night: Night, what: str) -> Non
 OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "another k": ({"extra_ks": (2,)}, DEFINITIONS),
     "a metric of one's own": (own(deepest="MAX(rank)"), DEFINITIONS),
-    "matching by spans": ({"matching": "span"}, MATCHING),
+    "matching by spans": ({"match": "span"}, MATCHING),
     "missing queries": ({"missing_as_zero": True}, "missing queries count differently"),
 }
 
@@ -98,9 +98,9 @@ def test_numbers_of_another_kind_are_due_until_they_are_stored(night: Night, wha
 
 def test_how_spans_are_matched_matters_only_where_they_are(night: Night) -> None:
     assert night.reasons(min_overlap=0.9, overlap_of="union") == {}
-    night.night(matching="span")
-    assert night.reasons(matching="span", min_overlap=0.9) == everybody(MATCHING)
-    assert night.reasons(matching="span", overlap_of="union") == everybody(MATCHING)
+    night.night(match="span")
+    assert night.reasons(match="span", min_overlap=0.9) == everybody(MATCHING)
+    assert night.reasons(match="span", overlap_of="union") == everybody(MATCHING)
 
 
 def test_a_metric_file_that_is_edited_makes_all_due_and_its_comments_do_not(night: Night, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_an_imported_run_beside_it_changes_no_number(night: Night, company: str)
     assert alone == together
 
 
-SPAN: dict[str, Any] = {"matching": "span"}
+SPAN: dict[str, Any] = {"match": "span"}
 HERE, THERE = [{"kind": "line", "start": 1, "end": 4}], [{"kind": "line", "start": 50, "end": 60}]
 
 

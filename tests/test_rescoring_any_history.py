@@ -122,7 +122,7 @@ def test_scoring_what_changed_gives_the_bytes_of_scoring_everything(
     first: list[Edit], golden: Any, nights: list[Any], matching: str
 ) -> None:
     own = metrics_in_config(OWN_METRICS, "test")
-    options: dict[str, Any] = {"matching": matching, "configured_metrics": own, "threads": 1}
+    options: dict[str, Any] = {"match": matching, "configured_metrics": own, "threads": 1}
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         by_change, whole = Night(Path(folder), "by_change.db"), Night(Path(folder), "whole.db")
         label(whole, golden)

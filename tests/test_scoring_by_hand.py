@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import kbeval
@@ -218,11 +220,15 @@ def test_a_run_without_rows_has_nothing_to_divide(workspace: Workspace) -> None:
     assert found["ledger"]["missing"] == 1
 
 
-def test_a_failed_query_is_a_miss_and_counts_as_empty(workspace: Workspace) -> None:
-    workspace.add_golden(*({"id": q, "expected_chunk_ids": ["c"]} for q in ("q", "r")))
-    workspace.add_run("run", {"q": {"hits_top_k": hits("c")}, "r": {"error": "timeout", "hits_top_k": hits("c")}})
+def test_a_failed_query_keeps_its_hits_and_is_a_miss_without_any(workspace: Workspace) -> None:
+    workspace.add_golden(*({"id": q, "expected_chunk_ids": ["c"]} for q in ("q", "r", "s", "t")))
+    failed: dict[str, Any] = {
+        "r": {"error": "the model failed", "hits_top_k": hits("c")},
+        "s": {"error": "timeout", "hits_top_k": []},
+    }
+    workspace.add_run("run", {"q": {"hits_top_k": hits("c")}, "t": {"hits_top_k": hits(None)}, **failed})
     found = workspace.aggregate()
-    assert (found["hit_at_k"]["1"], found["empty_result_rate"], found["failed_queries"]) == (0.5, 0.5, 1)
+    assert (found["hit_at_k"]["1"], found["empty_result_rate"], found["failed_queries"]) == (0.5, 0.25, 2)
 
 
 def test_a_row_that_is_not_in_the_golden_file_counts_in_totals_only(workspace: Workspace) -> None:
@@ -239,7 +245,7 @@ def test_missing_queries_are_averaged_in_only_when_asked(workspace: Workspace) -
     workspace.add_golden(*({"id": q, "expected_chunk_ids": ["c"]} for q in ("q", "r")))
     workspace.add_run("run", {"q": {"hits_top_k": hits("c")}})
     assert workspace.aggregate()["mrr"] == 1.0
-    zero = workspace.aggregate(missing_as_zero=True)
+    zero = workspace.aggregate(missing="zero")
     assert (zero["mrr"], zero["total_queries"], zero["empty_result_rate"]) == (0.5, 1, 0.0)
     assert zero["ledger"]["missing"] == 1
 
@@ -271,6 +277,8 @@ def test_keys_are_in_the_order_of_the_contract(workspace: Workspace) -> None:
         "refusal_correctness",
         "total_queries",
         "failed_queries",
+        "hit_within_tokens",
+        "recall_at_k_chunk",
         "ledger",
         "provenance",
     ]

@@ -276,10 +276,10 @@ def test_ids_of_two_chunkers_do_not_compare_and_spans_do(workspace: Workspace) -
     add(workspace, "new", "s", 2, {"q1": found("b1@d"), "q2": found()}, config={"chunker_version": "md@2"})
     lost = "SELECT query_id, kind, comparable FROM regressions ORDER BY query_id"
     assert rows(workspace, "regressions", lost) == [("q1", "regression", False), ("q2", "regression", False)]
-    assert rows(workspace, "regressions", lost, matching="span") == [("q2", "regression", True)]
+    assert rows(workspace, "regressions", lost, match="span") == [("q2", "regression", True)]
     flips = "SELECT query_id, n_flips FROM flaky_queries"
     assert rows(workspace, "flaky_queries", flips) == []
-    assert rows(workspace, "flaky_queries", flips, matching="span") == [("q2", 1)]
+    assert rows(workspace, "flaky_queries", flips, match="span") == [("q2", 1)]
 
 
 # --- stored numbers ----------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ def test_every_view_has_examples() -> None:
 def test_every_example_runs_on_the_demo(tmp_path: Path, matching: str) -> None:
     kbeval_command(["demo", "demo"])
     demo = tmp_path / "demo"
-    options = ScoreOptions(lazily=True, matching=matching)
+    options = ScoreOptions(lazily=True, match=matching)
     with open_scoring(demo / "kb.db", demo / "golden.yaml", None, options) as scoring:
         scoring.session.need(*views.examples())
         empty = {name for name, tries in views.examples().items() for sql in tries if not scoring.session.rows(sql)}
@@ -484,7 +484,7 @@ def test_compare_gives_the_rows_of_kbeval_compare(
     invent(workspace, random.Random(7), configs, placed=matching == "span")
     options = CompareOptions(resamples=10)
     kinds, causes = set(), set()
-    with opened(workspace, matching=matching) as scoring:
+    with opened(workspace, match=matching) as scoring:
         first, *_, last = configs
         # In one direction, but for the ends; a run beside itself by ids alone, as `compare` would do it.
         pairs = [*itertools.combinations(configs, 2), (last, first), *([(last, last)] if matching == "exact" else [])]

@@ -15,6 +15,7 @@ from kbeval.text import counted, shown
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @common.db_option
 @common.golden_option
+@common.how_options
 @common.format_option
 @common.engine_options
 def check_command(runs: tuple[str, ...], form: str, **flags: Any) -> int:  # noqa: ANN401

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -14,7 +14,17 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import click
 from click.core import ParameterSource
 
-from kbeval.config import CACHES, LARGEST_K, MATCHINGS, MOST_KS, MOST_THREADS, OVERLAPS_OF, Config, load_config
+from kbeval.config import (
+    CACHES,
+    LARGEST_K,
+    MATCHES,
+    MISSING,
+    MOST_KS,
+    MOST_THREADS,
+    OVERLAPS_OF,
+    Config,
+    load_config,
+)
 from kbeval.errors import UsageError
 from kbeval.render.table import FORMATS, Cell, Column, json_text, render
 from kbeval.text import cut, shown
@@ -65,44 +75,40 @@ def metric_options(command: Command) -> Command:
     return ks(own(command))
 
 
-missing_option = _option(
-    "--missing",
-    type=click.Choice(["skip", "zero"]),
-    default="skip",
-    show_default=True,
-    help="golden queries that a run has no row for",
-)
+# How queries are scored: the same options, with the same meaning, wherever numbers are computed.
+HOW = ("match", "min_overlap", "overlap_of", "missing")
 
 
-def match_option(default: str | None, otherwise: str | None = None) -> Callable[[Command], Command]:
-    """--match, with what holds where it is not given."""
-    return _option(
+def how_options(command: Command) -> Command:
+    """--match, --min-overlap, --overlap-of and --missing."""
+    match = _option(
         "--match",
-        "matching",
-        type=click.Choice(MATCHINGS),
-        default=default,
-        show_default=otherwise or True,
-        help="what makes a hit an expected chunk: its id, or where it stands",
+        type=click.Choice(MATCHES),
+        envvar="KBEVAL_MATCH",
+        help="what makes a hit an expected chunk: its id (exact), the text that both share (span), or the id unless the"
+        " labels are of another chunker (auto, the default)  [KBEVAL_MATCH]",
     )
-
-
-def overlap_options(command: Command) -> Command:
-    """--min-overlap and --overlap-of."""
     least = _option(
         "--min-overlap",
         type=click.FloatRange(0, 1, min_open=True),
-        default=0.5,
-        show_default=True,
-        help="by spans: the least share of text in common",
+        envvar="KBEVAL_MIN_OVERLAP",
+        help="by spans: the least share of text in common, 0.5 by default  [KBEVAL_MIN_OVERLAP]",
     )
     of = _option(
         "--overlap-of",
         type=click.Choice(OVERLAPS_OF),
-        default="smaller",
-        show_default=True,
-        help="by spans: which side the share is of",
+        envvar="KBEVAL_OVERLAP_OF",
+        help="by spans: which side the share is of; auto: the smaller one for chunks, the expected one for"
+        " expected_spans  [KBEVAL_OVERLAP_OF]",
     )
-    return least(of(command))
+    missing = _option(
+        "--missing",
+        type=click.Choice(MISSING),
+        envvar="KBEVAL_MISSING",
+        help="golden queries that a run has no row for: left out (skip, the default) or counted as zero"
+        "  [KBEVAL_MISSING]",
+    )
+    return match(least(of(missing(command))))
 
 
 def parse_ks(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...]:
@@ -171,8 +177,13 @@ class Settings:
             raise UsageError(msg)
         return str(value)
 
-    def score_options(self, **more: Any) -> ScoreOptions:  # noqa: ANN401  (fields of ScoreOptions)
-        """Everything that the flags and the file say about scoring."""
+    def said_how(self) -> str:
+        """The options that say how to score, as they were given on this command line, to repeat in a hint."""
+        given = [name for name in HOW if self.given(name)]
+        return "".join(f" --{name.replace('_', '-')} {self.get(name)}" for name in given)
+
+    def score_options(self, how: Mapping[str, Any] | None = None, **more: Any) -> ScoreOptions:  # noqa: ANN401
+        """Everything that flags, environment and file say about scoring. `how`: what holds where they are silent."""
         from kbeval.metrics import metrics_in_config
         from kbeval.scoring import ScoreOptions
 
@@ -185,6 +196,7 @@ class Settings:
             threads=self.get("threads"),
             memory_limit=self.get("memory_limit"),
             cache=self.get("cache") or "auto",
+            **{**(how or {}), **{name: value for name in HOW if (value := self.get(name)) is not None}},
             **more,
         )
 

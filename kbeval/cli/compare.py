@@ -24,14 +24,7 @@ _BESIDE_DB = ""
 @click.option("--top", type=click.IntRange(0, 1_000_000), default=5, show_default=True, help="how many queries to list")
 @click.option("--slices", metavar="FIELD", help="also per slice: category, difficulty, lang, tags or group")
 @click.option("--only", metavar="METRIC,…", help="test these metrics alone, like mrr,hit@5: fewer show more")
-@click.option(
-    "--match",
-    type=click.Choice(["auto", "span"]),
-    default="auto",
-    show_default=True,
-    help="auto: by chunk id within one chunker version, by spans across versions",
-)
-@common.overlap_options
+@common.how_options
 @click.option("--strict-chunker-version", is_flag=True, help="refuse runs of different chunker versions")
 @click.option("--ignore-invariants", is_flag=True, help="compare runs of different golden files or judges")
 @click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
@@ -57,14 +50,13 @@ def compare_command(a: str, b: str, form: str, top: int, report: str | None, **f
     from kbeval.compare import CompareOptions, compare_runs
     from kbeval.render.comparison import render_report_md
 
-    names = ("slices", "only", "match", "strict_chunker_version", "ignore_invariants", "skip_bad_rows", "runs_dir")
+    names = ("slices", "only", "strict_chunker_version", "ignore_invariants", "skip_bad_rows", "runs_dir")
     own = {name: flags.pop(name) for name in names}
-    overlap = {name: flags.pop(name) for name in ("min_overlap", "overlap_of")}
     settings = common.Settings(runs_dir=own.pop("runs_dir"), **flags)
     database, golden = settings.db(), settings.golden()
     with common.Progress() as progress:
         options = CompareOptions(
-            scoring=settings.score_options(by=own.pop("slices"), on_step=progress.step, **overlap),
+            scoring=settings.score_options(by=own.pop("slices"), on_step=progress.step),
             only=tuple(name.strip() for name in (own.pop("only") or "").split(",") if name.strip()),
             **own,
         )

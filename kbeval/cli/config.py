@@ -9,11 +9,15 @@ import click
 
 from kbeval.cli import common
 
-ENVIRONMENT = {"db": "KBEVAL_DB", "golden": "KBEVAL_GOLDEN", "threads": "KBEVAL_THREADS", "cache": "KBEVAL_CACHE"}
+ENVIRONMENT = {key: f"KBEVAL_{key.upper()}" for key in ("db", "golden", "threads", "cache", *common.HOW)}
 DEFAULTS = {
     "threads": "all processors",
     "memory_limit": "400MB",
     "cache": "auto",
+    "match": "auto",
+    "min_overlap": 0.5,
+    "overlap_of": "auto",
+    "missing": "skip",
     "k": [1, 3, 5, 10],
     "runs_dir": "runs, beside the database",
 }

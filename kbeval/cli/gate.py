@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--max-missing", type=click.IntRange(0), metavar="N", help="golden queries that the run may lack")
 @common.db_option
 @common.golden_option
-@common.match_option(None, "as the stored numbers were made; against a baseline as compare does")
+@common.how_options
 @click.option("--ignore-invariants", is_flag=True, help="compare runs of different golden files or judges")
 @click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
 @common.metric_options
@@ -50,14 +50,13 @@ def gate_command(run: str, form: str, **flags: Any) -> int:  # noqa: ANN401  (cl
 
     names = ("min_", "max_", "max_drop", "min_scored", "no_regressions", "max_missing", "baseline")
     asked = {name: flags.pop(name) for name in names}
-    matching, ignore, skip = (flags.pop(name) for name in ("matching", "ignore_invariants", "skip_bad_rows"))
+    ignore, skip = (flags.pop(name) for name in ("ignore_invariants", "skip_bad_rows"))
     settings = common.Settings(**flags)
     table = _table(settings, asked)
     database = settings.db()
     with common.Progress() as progress:
         options = CompareOptions(
-            scoring=settings.score_options(on_step=progress.step, **_matching(database, run, matching, table)),
-            match="span" if matching == "span" else "auto",
+            scoring=settings.score_options(_as_stored(database, run), on_step=progress.step),
             ignore_invariants=ignore,
             skip_bad_rows=skip,
         )
@@ -85,13 +84,12 @@ def _table(settings: common.Settings, asked: dict[str, Any]) -> dict[str, Any]:
     return table
 
 
-def _matching(database: str, run: str, asked: str | None, table: dict[str, Any]) -> dict[str, Any]:
+def _as_stored(database: str, run: str) -> dict[str, Any]:
+    """How the stored numbers of the run were made: that holds where nothing else was said."""
     from kbeval.runs import find_run
     from kbeval.sources.opening import stored_runs
 
-    if table.get("baseline") is not None:
-        return {}
-    return {"matching": asked} if asked else find_run(stored_runs(database), run, database).matched_by()
+    return find_run(stored_runs(database), run, database).scored_how()
 
 
 def _print(found: GateReport, form: str) -> None:

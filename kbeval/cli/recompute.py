@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 @common.db_option
 @common.golden_option
 @common.metric_options
-@common.missing_option
-@common.match_option("exact")
-@common.overlap_options
+@common.how_options
 @common.format_option
 @common.engine_options
 def recompute_command(runs: tuple[str, ...], explain: bool, store: bool, form: str, **flags: Any) -> int:  # noqa: ANN401
@@ -39,14 +37,10 @@ def recompute_command(runs: tuple[str, ...], explain: bool, store: bool, form: s
     from kbeval.aggregates import store_scored
     from kbeval.recompute import recompute
 
-    matching = {name: flags.pop(name) for name in ("matching", "min_overlap", "overlap_of")}
-    missing = flags.pop("missing")
     settings = common.Settings(**flags)
     database = settings.db()
     with common.Progress() as progress:
-        options = settings.score_options(
-            missing_as_zero=missing == "zero", archive=store, on_step=progress.step, **matching
-        )
+        options = settings.score_options(archive=store, on_step=progress.step)
         found = recompute(database, settings.golden(), options, runs or None, explain=explain)
         broken = {row.run_id for row in found.scored.bad_rows}
         healthy = [run_id for run_id in found.scored.aggregates if run_id not in broken]
@@ -54,7 +48,7 @@ def recompute_command(runs: tuple[str, ...], explain: bool, store: bool, form: s
             progress.step("storing")
             store_scored(found.scored, db=database, runs=healthy)
     _print(found, form, explain=explain)
-    _tell(found, healthy if store else None, database)
+    _tell(found, healthy if store else None, database, f"kbeval score --all{settings.said_how()}")
     for warning in found.scored.bad_row_warning():
         common.warn(warning)
     return 2 if store and broken else 0
@@ -93,8 +87,11 @@ def _signed(number: float | None) -> str:
     return f"{number:+,d}" if isinstance(number, int) else f"{number:+.4f}"
 
 
-def _tell(found: Recomputed, stored: Sequence[str] | None, database: str) -> None:
-    """What would be scored again and why. `stored`: the runs whose numbers were stored; None where none should be."""
+def _tell(found: Recomputed, stored: Sequence[str] | None, database: str, score: str) -> None:
+    """What would be scored again and why. `stored`: the runs whose numbers were stored; None where none should be.
+
+    `score`: the command that stores the same numbers.
+    """
     from kbeval.rescoring import summary
 
     if not found.due.reasons:
@@ -104,11 +101,11 @@ def _tell(found: Recomputed, stored: Sequence[str] | None, database: str) -> Non
     if not found.movements:
         common.note("no stored number moves")
     if stored is None:
-        common.note("nothing was stored; --store, or 'kbeval score --all', stores the new numbers")
+        common.note(f"nothing was stored; --store, or '{score}', stores the new numbers")
         return
     common.note(f"stored the numbers of {counted(len(stored), 'run')} in {database}")
     if left := [run_id for run_id in found.due.reasons if run_id not in stored]:
         common.note(
             f"not stored, because a row cannot be read: {', '.join(left)};"
-            " repair it, or count it as failed with 'kbeval score --all --skip-bad-rows'"
+            f" repair it, or count it as failed with '{score} --skip-bad-rows'"
         )

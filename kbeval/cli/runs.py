@@ -51,6 +51,7 @@ def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
         Column("chunker_version", "chunker", 20),
         Column("model", width=24),
         Column("rows", right=True),
+        Column("matching", "match"),
         *(Column(name, short_name(name), right=True) for name in numbers),
     ]
     common.print_table(columns, [_row(run, numbers, form) for run in runs], form)
@@ -60,6 +61,8 @@ def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
 
 
 def _row(run: Run, numbers: Sequence[str], form: str) -> list[Cell]:
+    from kbeval.provenance import matched_by
+
     config = _config(run)
     llm, embedding = config.get("llm"), config.get("embedding")
     model = llm.get("model_id") if isinstance(llm, dict) else None
@@ -75,6 +78,7 @@ def _row(run: Run, numbers: Sequence[str], form: str) -> list[Cell]:
         _text(config.get("chunker_version")),
         _text(model),
         run.rows,
+        matched_by(aggregate.provenance) if aggregate else None,
         *(_number(aggregate, name, form) for name in numbers),
     ]
 

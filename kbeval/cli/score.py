@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 @common.golden_option
 @click.option("--by", metavar="FIELD", help="also per slice: category, difficulty, lang, tags or group")
 @common.metric_options
-@common.missing_option
-@common.match_option("exact")
-@common.overlap_options
+@common.how_options
 @click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
 @click.option("--dry-run", is_flag=True, help="print the numbers, store nothing")
 @common.format_option
@@ -50,18 +48,14 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
     if bool(runs) == all_runs:
         msg = "name the runs to score, or say --all" if not runs else "name runs or say --all, not both"
         raise click.UsageError(msg, click.get_current_context())
-    matching = {name: flags.pop(name) for name in ("by", "matching", "min_overlap", "overlap_of")}
-    missing, skip_bad, dry_run = flags.pop("missing"), flags.pop("skip_bad_rows"), flags.pop("dry_run")
-    force = flags.pop("force")
+    by, skip_bad, dry_run, force = (flags.pop(name) for name in ("by", "skip_bad_rows", "dry_run", "force"))
     if force and not all_runs:
         msg = "--force goes with --all; runs that are named are always scored"
         raise click.UsageError(msg, click.get_current_context())
     settings = common.Settings(**flags)
     database, golden = settings.db(), settings.golden()
     with common.Progress() as progress:
-        options = settings.score_options(
-            missing_as_zero=missing == "zero", archive=not dry_run, on_step=progress.step, **matching
-        )
+        options = settings.score_options(by=by, archive=not dry_run, on_step=progress.step)
         job = _Job(database, dry_run=dry_run, skip_bad=skip_bad, step=progress.step)
         if all_runs:
             # Slices are not stored, so they are always computed.
@@ -180,6 +174,7 @@ def _as_json(scored: Scored, run_id: str) -> dict[str, Any]:
 def _tell(scored: Scored, broken: set[str]) -> None:
     from kbeval.errors import BadRowsError
 
+    common.note(*scored.notes)
     for warning in scored.warnings:
         common.warn(warning)
     if broken:

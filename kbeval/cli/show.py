@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @common.db_option
 @common.golden_option
 @common.metric_options
-@common.match_option(None, "as the stored numbers were made")
+@common.how_options
 @common.format_option
 @common.engine_options
 def show_command(
@@ -73,10 +73,8 @@ def _headline(run: Run) -> str:
 
 
 def _options(settings: common.Settings, run: Run, progress: common.Progress) -> ScoreOptions:
-    """Hits are told right from wrong as the stored numbers did, unless --match says otherwise."""
-    asked = settings.get("matching")
-    matching = {"matching": asked} if asked else run.matched_by()
-    return settings.score_options(on_step=progress.step, **matching)
+    """As the stored numbers were made, unless something else was said."""
+    return settings.score_options(run.scored_how(), on_step=progress.step)
 
 
 def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:
@@ -86,7 +84,7 @@ def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:
 
     aggregate = run.aggregate()
     # Whoever names labels or definitions wants numbers made with them, not those of last time.
-    if settings.given("golden", "extra_ks", "metrics_dir", "matching") or (
+    if settings.given("golden", "extra_ks", "metrics_dir", *common.HOW) or (
         aggregate is None and settings.golden_if_any()
     ):
         with common.Progress() as progress:

@@ -31,7 +31,7 @@ _WITHOUT_LABELS = "no golden file is named, so there are no labels: name it with
 @click.option("-f", "--file", "source", metavar="FILE", help="read the query from a file")
 @common.db_option
 @common.golden_option
-@common.match_option("exact")
+@common.how_options
 @click.option("--format", "form", type=click.Choice(ROW_FORMATS), help="how to print the data  [default: table]")
 @click.option("-o", "--output", metavar="FILE", help="write to a file; its ending says the format")
 @click.option(
@@ -57,7 +57,7 @@ def sql_command(
     """
     from kbeval.explore import open_explorer
 
-    settings = common.Settings(**{name: value for name, value in flags.items() if name != "matching"})
+    settings = common.Settings(**flags)
     database, golden = settings.db(), settings.golden_if_any()
     if query is not None and source is not None:
         msg = "give the query or a file with it (-f), not both"
@@ -65,7 +65,7 @@ def sql_command(
     target = Target.of(form, output, limit, never=settings.read_files())
     text = _text(query, source)
     steps = Steps()
-    options = settings.score_options(matching=flags["matching"], on_step=steps.step)
+    options = settings.score_options(on_step=steps.step)
     with open_explorer(database, golden, options) as explorer:
         if text is None:
             from kbeval.cli.prompt import Prompt

@@ -103,10 +103,10 @@ def export_anchors(run: str, folder: str, full_text: bool, replace: bool, **flag
 @click.option("--replace", is_flag=True, help="overwrite a file that is there")
 @common.db_option
 @common.golden_option
-@common.match_option("exact")
+@common.how_options
 @common.metric_options
 @common.engine_options
-def export_duckdb_command(file: str, replace: bool, matching: str, **flags: Any) -> int:  # noqa: ANN401  (click's options)
+def export_duckdb_command(file: str, replace: bool, **flags: Any) -> int:  # noqa: ANN401  (click's options)
     """Write all runs, their rows, labels and scores as one DuckDB file, with the views over them.
 
     Any DuckDB client opens it. Secrets in configurations are hidden. Without a golden file there are no labels, and no
@@ -118,7 +118,7 @@ def export_duckdb_command(file: str, replace: bool, matching: str, **flags: Any)
     settings = common.Settings(**flags)
     database, golden = settings.db(), settings.golden_if_any()
     with common.Progress() as progress:
-        options = settings.score_options(matching=matching, on_step=progress.step)
+        options = settings.score_options(on_step=progress.step)
         with open_explorer(database, golden, options) as explorer:
             made = export_duckdb(explorer, Path(file), options=options, replace=replace, never=settings.read_files())
     common.note(f"wrote {counted(len(made), 'table or view', 'tables and views')} to {file}")

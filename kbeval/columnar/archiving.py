@@ -45,7 +45,7 @@ from kbeval.scoring import ScoreOptions
 from kbeval.sources.files import check_is_database
 from kbeval.sources.opening import open_database
 from kbeval.sources.scores import SCORES
-from kbeval.sources.sqlite import BUSY_TIMEOUT_MS, OPTIONAL, RUN_COLUMNS, SqliteSource
+from kbeval.sources.sqlite import BUSY_TIMEOUT_MS, RUN_COLUMNS, TABLES, SqliteSource
 
 if TYPE_CHECKING:
     from kbeval.engine import Session
@@ -217,7 +217,7 @@ class _Archiving:
             new.runs = {**({} if prune else gone), **self._done}
             source.feed(session, list(self._done))
             self._keep_table(session, new, draft, "eval_runs", self._runs_sql(session, new, gone))
-            for table, columns in OPTIONAL.items():
+            for table, columns in TABLES.items():
                 session.need(f"stored_{table}")
                 self._keep_table(session, new, draft, table, _as_texts(f"stored_{table}", columns))
             if self._golden is not None:

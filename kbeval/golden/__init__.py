@@ -79,6 +79,11 @@ class Golden:
         """Does any entry have this field?"""
         return any(field in entry for entry in self.entries)
 
+    @functools.cached_property
+    def has_span_labels(self) -> bool:
+        """Does any entry say where the answer stands, and not which chunk it is?"""
+        return any(entry.get("expected_spans") and not entry.get("expected_chunk_ids") for entry in self.entries)
+
     def frame(self) -> pl.DataFrame:
         """The entries as a Polars frame, one row a query."""
         import polars as pl

@@ -8,6 +8,7 @@ from kbeval import __version__
 from kbeval.comparison import FALLBACK, CompareReport, Comparison, Delta, QueryComparison
 from kbeval.metrics import short_name
 from kbeval.model import Number
+from kbeval.overlap import SIDES
 from kbeval.render.scores import seen
 from kbeval.render.table import Cell, Column, json_text, render
 from kbeval.stats import ALPHA, BETTER, MIXED, NO_DIFFERENCE, WORSE, Significance
@@ -64,7 +65,13 @@ def matching_sentence(report: CompareReport) -> str:
     """How hits were told right from wrong, and how many queries each way decided."""
     version_a, version_b = (version or "unknown" for version in report.chunker_versions)
     found = report.matching
-    ways = {"exact": "by chunk id", "span": "by spans", "doc": "by document", "support": "by supports"}
+    ways = {
+        "exact": "by chunk id",
+        "span": "by spans",
+        "doc": "by document",
+        "support": "by supports",
+        "unmatched": "that cannot be matched",
+    }
     parts = [f"{found[way]:,} {text}" for way, text in ways.items() if found.get(way)]
     if found["none"]:
         parts.append(f"{found['none']:,} with nothing expected")
@@ -77,8 +84,7 @@ def _overlap_rule(report: CompareReport) -> str:
     if report.overlap is None:
         return ""
     least, of = report.overlap
-    side = {"smaller": "the smaller side", "expected": "the expected chunk", "hit": "the hit", "union": "both together"}
-    return f" (spans: at least {least:g} of {side[of]} in common)"
+    return f" (by spans: at least {least:g} in common, of {SIDES[of]})"
 
 
 def counts_sentence(part: Comparison) -> str:

@@ -29,6 +29,9 @@ def history_table(history: History, *, for_programs: bool = False) -> Table:
         Column("created_at", "created", 25),
         *([Column("commit_hash")] if for_programs else []),
     ]
+    marks = for_programs or any(point.matching == "span" for series in history.series for point in series.points)
+    if marks:
+        columns.append(Column("matching", "match"))
     for metric in history.metrics:
         columns += [
             Column(metric.name, shown(metric.short), right=True),
@@ -41,6 +44,7 @@ def history_table(history: History, *, for_programs: bool = False) -> Table:
             row: list[Cell] = [series.suite] if for_programs or history.has_suites else []
             row += [series.group] if by_field else []
             row += [point.run_id, point.created_at, *([point.commit_hash] if for_programs else [])]
+            row += [point.matching] if marks else []
             for value in point.values.values():
                 row += [value.value, value.change if for_programs else signed(value.change)]
             rows.append([*row, changed(point, None if for_programs else _KEYS_SHOWN) or (None if for_programs else "")])

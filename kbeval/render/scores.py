@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from kbeval.metrics import short_name
 from kbeval.model import AggregateMetrics, Number
+from kbeval.provenance import matched_by
 from kbeval.render.table import Cell, Column
 
 # What a person looks at first: how much was scored, and then what a run of this system is about. None: a knowledge
@@ -61,12 +62,16 @@ def score_table(
     if form == "table":
         wanted = {*COUNTS, *own}.union(*(_headlines(aggregate) for _, _, aggregate in scored))
         names = sorted(wanted.intersection(every), key=lambda name: (_place(name), every.index(name)))
-    columns = [Column("run_id", "run", 36), *([Column(by)] if by else [])]
+    columns = [Column("run_id", "run", 36), *([Column(by)] if by else []), Column("matching", "match")]
     columns += [Column(name, short_name(name), right=True) for name in names]
     rows: list[list[Cell]] = []
+    matched = {
+        run_id: matched_by(aggregate.provenance) for run_id, slice_name, aggregate in scored if slice_name is None
+    }
     for run_id, slice_name, aggregate in scored:
         numbers = aggregate.numbers()
         first: list[Cell] = [run_id, slice_name if slice_name is not None else "(all)"] if by else [run_id]
+        first.append(matched.get(run_id))
         values = (numbers.get(name) for name in names)
         if form == "table":
             values = (seen(aggregate, name, numbers.get(name)) for name in names)

@@ -17,7 +17,7 @@ from kbeval.golden import Golden, load_golden, unpacked
 from kbeval.locks import locked
 from kbeval.runs import Run
 from kbeval.sources.scores import Scores, read_scores
-from kbeval.sources.sqlite import OPTIONAL, RUN_COLUMNS
+from kbeval.sources.sqlite import OPTIONAL, RUN_COLUMNS, TABLES
 
 if TYPE_CHECKING:
     import duckdb
@@ -187,9 +187,15 @@ class ArchiveSource:
 
     def _table_loader(self, table: str) -> Loader:
         def load(session: Session) -> None:
-            session.execute(f"CREATE VIEW stored_{table} AS FROM {self._table(table)}")
+            session.execute(f"CREATE VIEW stored_{table} AS {self._table_sql(table)}")
 
         return load
+
+    def _table_sql(self, table: str) -> str:
+        """A table with all its columns; an older version archived fewer of them."""
+        there = {row["column_name"] for row in self._rows(f"DESCRIBE SELECT * FROM {self._table(table)}")}
+        names = [column if column in there else f"'' AS {column}" for column in TABLES[table]]
+        return f"SELECT {', '.join(names)} FROM {self._table(table)}"
 
     def _rows_of(self, run_ids: Sequence[str]) -> str:
         """The rows of runs as they were stored, to select from."""
@@ -203,13 +209,13 @@ class ArchiveSource:
 
     def _load_chunk_spans(self, session: Session) -> None:
         """The places of chunks that were archived, and those that scoring the archive has seen since."""
-        columns = OPTIONAL["kbeval_chunk_spans"]
+        columns = TABLES["kbeval_chunk_spans"]
         values = [f"UNNEST(${place}::VARCHAR[]) AS {column}" for place, column in enumerate(columns, start=1)]
         since = [[row[place] for row in self._scores.chunk_spans] for place in range(len(columns))]
         session.execute(f"CREATE TABLE chunk_spans_since AS SELECT {', '.join(values)}", since)
-        key = "(chunk_id, chunker_version)"
+        key = "(chunk_id, chunker_version, policy_hash)"
         session.execute(
-            f"CREATE VIEW stored_kbeval_chunk_spans AS FROM {self._table('kbeval_chunk_spans')}"
+            f"CREATE VIEW stored_kbeval_chunk_spans AS FROM ({self._table_sql('kbeval_chunk_spans')})"
             f" WHERE {key} NOT IN (SELECT {key} FROM chunk_spans_since) UNION ALL BY NAME FROM chunk_spans_since"
         )
 
@@ -235,17 +241,3 @@ class ArchiveSource:
         """Every stored row of a run, in the order in which they were stored."""
         found = self._rows(f"SELECT result_json FROM {self._rows_of([run_id])} ORDER BY result_no")
         return [str(row["result_json"]) for row in found]
-
-    def some_results(self, run_id: str, count: int) -> list[str]:
-        """A few stored rows of a run, to see what it is like."""
-        found = self._rows(f"SELECT result_json FROM {self._rows_of([run_id])} ORDER BY query_id LIMIT {int(count)}")
-        return [str(row["result_json"]) for row in found]
-
-    def chunker_versions(self, chunk_ids: Sequence[str]) -> set[str]:
-        """The versions that the tables give for these chunks."""
-        wanted = set(chunk_ids)
-        found = {row[1] for row in self._scores.chunk_spans if row[0] in wanted}
-        for table in ("chunks", "kbeval_chunk_spans"):
-            sql = f"SELECT DISTINCT chunk_id, chunker_version FROM {self._table(table)}"
-            found |= {str(row["chunker_version"]) for row in self._rows(sql) if row["chunk_id"] in wanted}
-        return found

@@ -34,7 +34,7 @@ class Scores:
     runs: dict[str, tuple[str, str]] = field(default_factory=dict)
     # Labels by their hash, packed.
     golden: dict[str, str] = field(default_factory=dict)
-    # chunk_id, chunker_version, doc_id, source_spans_json, seen_in, first_seen.
+    # Each as the columns of TABLES["kbeval_chunk_spans"] say.
     chunk_spans: list[tuple[str, ...]] = field(default_factory=list)
 
     def numbers(self, run_id: str, archived: str) -> str:
@@ -64,8 +64,9 @@ def read_scores(folder: Path) -> Scores:
 
 
 def _chunk_spans(row: list[str]) -> tuple[str, ...]:
-    chunk_id, version, doc_id, spans, seen_in, first_seen = map(str, row)
-    return (chunk_id, version, doc_id, spans, seen_in, first_seen)
+    # An older version kept neither the policy nor the tokens.
+    chunk_id, version, doc_id, spans, seen_in, first_seen, policy, tokens = map(str, (*row, "", "")[:8])
+    return (chunk_id, version, doc_id, spans, seen_in, first_seen, policy, tokens)
 
 
 def write_scores(folder: Path, aggregates: Mapping[str, str], kept: Kept = NOTHING) -> None:
@@ -99,10 +100,12 @@ def write_scores(folder: Path, aggregates: Mapping[str, str], kept: Kept = NOTHI
 
 def _merged(old: Scores, kept: Kept) -> list[tuple[str, ...]]:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    found = {row[:2]: row for row in old.chunk_spans}
-    for chunk_id, version, doc_id, spans, seen_in in kept.spans:
-        first_seen = found[chunk_id, version][-1] if (chunk_id, version) in found else now
-        found[chunk_id, version] = (chunk_id, version, doc_id or "", spans or "", seen_in, first_seen)
+    found = {(row[0], row[1], row[6]): row for row in old.chunk_spans}
+    for chunk_id, version, policy, doc_id, spans, tokens, seen_in in kept.spans:
+        key = (chunk_id, version, policy)
+        first_seen = found[key][5] if key in found else now
+        size = "" if tokens is None else str(tokens)
+        found[key] = (chunk_id, version, doc_id or "", spans or "", seen_in, first_seen, policy, size)
     return sorted(found.values())
 
 

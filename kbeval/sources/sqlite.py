@@ -48,6 +48,16 @@ OPTIONAL = {
     "kbeval_chunk_spans": ("chunk_id", "chunker_version", "doc_id", "source_spans_json", "seen_in", "first_seen"),
     "kbeval_golden": ("golden_hash", "entries", "first_used"),
 }
+# Columns that those tables may lack: what stands in for each, the first that the table has; '' where it has none.
+LATER = {
+    "chunks": {
+        "policy_hash": {"policy_hash": "policy_hash"},
+        "tokens": {"token_estimate": "token_estimate", "text": "LENGTH(text) / 4.0"},
+    },
+    "kbeval_chunk_spans": {"policy_hash": {"policy_hash": "policy_hash"}, "tokens": {"tokens": "tokens"}},
+}
+# What a session gets of each of those tables.
+TABLES = {table: (*columns, *LATER.get(table, ())) for table, columns in OPTIONAL.items()}
 # What a session gets of a run.
 RUN_COLUMNS = ("run_id", "suite", "config_snapshot_json", "aggregate_json", "created_at", "commit_hash")
 
@@ -259,28 +269,6 @@ class SqliteSource:
             )
         return [str(row["result_json"]) for row in found]
 
-    def some_results(self, run_id: str, count: int) -> list[str]:
-        """A few stored rows of a run, to see what it is like."""
-        with self._explained():
-            found = self._rows(
-                f"SELECT {_as_text('result_json')} FROM eval_query_results"
-                f" WHERE run_id = {_literal(run_id)} ORDER BY query_id LIMIT {int(count)}"
-            )
-        return [str(row["result_json"]) for row in found]
-
-    def chunker_versions(self, chunk_ids: Sequence[str]) -> set[str]:
-        """The versions that the tables give for these chunks."""
-        wanted = ", ".join(map(_literal, sorted(set(chunk_ids)))) or "NULL"
-        tables = [table for table in ("chunks", "kbeval_chunk_spans") if table in self.columns]
-        with self._explained():
-            return {
-                str(row["chunker_version"])
-                for table in tables
-                for row in self._rows(
-                    f"SELECT DISTINCT {_as_text('chunker_version')} FROM {table} WHERE chunk_id IN ({wanted})"
-                )
-            }
-
     # --- rows, or what is kept of them ---------------------------------------------------------------
 
     def row_digests(self, session: Session, run_ids: Sequence[str]) -> dict[str, str]:
@@ -378,14 +366,21 @@ class SqliteSource:
             "stored_places": f"SELECT {row} {self._rows_of(facts.lacking('hit_claims'))}",
             "stored_anchors": f"SELECT {row} {self._rows_of(facts.lacking('anchor_rows'))}",
         }
-        for table, columns in OPTIONAL.items():
-            names = list(map(_as_text, columns)) if table in self.columns else [f"'' AS {c}" for c in columns]
-            nothing = "" if table in self.columns else " WHERE 0"
-            source = f" FROM {table}" if table in self.columns else ""
-            selects[f"stored_{table}"] = f"SELECT {', '.join(names)}{source}{nothing}"
+        for table in OPTIONAL:
+            selects[f"stored_{table}"] = self._table_sql(table)
         found = {name: self._loader(name, sql) for name, sql in selects.items()}
         found["stored_history"] = self._load_history
         return found
+
+    def _table_sql(self, table: str) -> str:
+        if table not in self.columns:
+            nothing = ", ".join(f"'' AS {column}" for column in TABLES[table])
+            return f"SELECT {nothing} WHERE 0"
+        names = list(map(_as_text, OPTIONAL[table]))
+        for column, sources in LATER.get(table, {}).items():
+            found = next((sql for name, sql in sources.items() if name in self.columns[table]), "''")
+            names.append(_as_text(found, column))
+        return f"SELECT {', '.join(names)} FROM {table}"
 
     def _load_history(self, session: Session) -> None:
         """The rows of all runs, to look for chunks that nothing else knows; none, where there are no such chunks."""
@@ -442,6 +437,6 @@ def _literal(text: str) -> str:
     return f"CAST(x'{text.encode('utf-8', 'surrogatepass').hex()}' AS TEXT)"
 
 
-def _as_text(column: str) -> str:
+def _as_text(sql: str, name: str | None = None) -> str:
     """Text whatever is stored: the driver takes a column's type from its first rows."""
-    return f"CAST(COALESCE({column}, '') AS TEXT) AS {column}"
+    return f"CAST(COALESCE({sql}, '') AS TEXT) AS {name or sql}"

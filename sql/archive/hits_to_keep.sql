@@ -1,12 +1,14 @@
--- hits_to_keep: chunks that only the stored hits know, with what the hits say about them; where they disagree, the one
--- that sighted_chunks would choose.
--- columns: chunk_id, chunker_version, doc_id, spans_text
+-- hits_to_keep: chunks that only the stored hits know, with what their source_spans say; where they disagree, the one that
+-- sighted_chunks would choose. A citation is not kept: it may be a part of the chunk alone.
+-- columns: chunk_id, chunker_version, policy_hash, doc_id, spans_text, tokens
 -- kind: view
 SELECT
     h.chunk_id,
     COALESCE(h.chunker_version, '')          AS chunker_version,
+    ''                                       AS policy_hash,
     COALESCE(h.doc_id, d.doc_id)             AS doc_id,
-    h.spans_text
+    h.spans_text,
+    CAST(NULL AS DOUBLE)                     AS tokens
 FROM hit_sources AS h
 JOIN (SELECT DISTINCT chunk_id FROM unknown_hits) AS u ON u.chunk_id = h.chunk_id
 LEFT JOIN doc_paths AS d ON d.path = h.path

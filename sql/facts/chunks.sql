@@ -1,9 +1,13 @@
 -- chunks: the chunks that the knowledge base holds now.
--- columns: chunk_id, doc_id, chunker_version, spans_text (as stored; null: there are none)
+-- columns: chunk_id, doc_id, chunker_version, policy_hash (of the chunker's parameters; '' where the table does not say),
+--          spans_text (as stored; null: there are none), tokens (the table's estimate, else a quarter of the characters;
+--          null: the table does not say)
 -- kind: table
 SELECT
     CAST(chunk_id AS VARCHAR)                                             AS chunk_id,
     NULLIF(CAST(doc_id AS VARCHAR), '')                                   AS doc_id,
     CAST(chunker_version AS VARCHAR)                                      AS chunker_version,
-    NULLIF(NULLIF(CAST(source_spans_json AS VARCHAR), ''), '[]')          AS spans_text
+    CAST(policy_hash AS VARCHAR)                                          AS policy_hash,
+    NULLIF(NULLIF(CAST(source_spans_json AS VARCHAR), ''), '[]')          AS spans_text,
+    token_number(tokens)                                                  AS tokens
 FROM stored_chunks

@@ -1,7 +1,7 @@
 -- expected_places: where the answer to a golden query stands: its expected_spans, else its expected chunks as the
 -- tables, the archive or any stored hit know them.
 -- columns: query_id, place (a chunk's id, or which of the spans), doc_id (the path, where nothing knows an id for it),
---          spans_text (null: nobody knows)
+--          spans_text (null: not known), is_span_label (it is one of the expected_spans, not a chunk)
 -- kind: table
 WITH written AS (
     SELECT query_id, 'span ' || number AS place, COALESCE(span ->> '$.doc_id', d.doc_id, span ->> '$.path') AS doc_id, span
@@ -29,11 +29,11 @@ chosen AS (
     LEFT JOIN sighted_chunks AS s ON s.chunk_id = u.chunk_id
 )
 
-SELECT query_id, place, doc_id, '[' || CAST(span AS VARCHAR) || ']' AS spans_text
+SELECT query_id, place, doc_id, '[' || CAST(span AS VARCHAR) || ']' AS spans_text, true AS is_span_label
 FROM written
 
 UNION ALL
-SELECT e.query_id, e.chunk_id, c.doc_id, c.spans_text
+SELECT e.query_id, e.chunk_id, c.doc_id, c.spans_text, false
 FROM expected_chunks AS e
 LEFT JOIN chosen AS c ON c.chunk_id = e.chunk_id
 WHERE e.query_id NOT IN (SELECT query_id FROM written)

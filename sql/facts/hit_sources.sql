@@ -1,5 +1,6 @@
--- hit_sources: one row a hit, and what is said about where it stands; a hit that names no chunker is of its run's.
--- columns: result_no, position, chunk_id, doc_id, path, chunker_version, spans_text (null: it does not say)
+-- hit_sources: one row per hit, and what is said about its place; a hit that names no chunker is of its run's.
+-- columns: result_no, position, chunk_id, doc_id, path, chunker_version, policy_hash (the run's; null: not known),
+--          spans_text, cited_text, characters (null: it does not say)
 -- kind: view
 SELECT
     c.result_no,
@@ -8,7 +9,10 @@ SELECT
     c.doc_id,
     c.path,
     COALESCE(c.chunker_version, u.chunker_version) AS chunker_version,
-    c.spans_text
+    u.policy_hash,
+    c.spans_text,
+    c.cited_text,
+    c.characters
 FROM hit_claims AS c
 JOIN results AS r ON r.result_no = c.result_no
-JOIN runs AS u ON u.run_id = r.run_id
+JOIN run_chunkers AS u ON u.run_id = r.run_id

@@ -1,11 +1,7 @@
 -- label_places: for each expected chunk the one that is meant, where several of its id were in the table `chunks`: the
 -- one that was seen first, so that a chunker that uses old ids again does not change what a label says.
--- columns: chunk_id, chunker_version, doc_id, spans_text (null: nobody knows)
+-- columns: chunk_id, chunker_version, policy_hash, doc_id, spans_text (null: not known)
 -- kind: table
-SELECT
-    chunk_id,
-    chunker_version,
-    doc_id,
-    COALESCE(usable_spans(spans_text), usable_spans(archived_text)) AS spans_text
+SELECT chunk_id, chunker_version, policy_hash, doc_id, spans_text
 FROM indexed_places
 WHERE age = 1 AND chunk_id IN (SELECT chunk_id FROM expected_chunks)

@@ -48,7 +48,8 @@ FROM (
             "error": "VARCHAR",
             "abstained": "JSON",
             "hits_top_k": [{
-                "rank": "JSON", "chunk_id": "VARCHAR", "doc_id": "VARCHAR", "score": "DOUBLE"
+                "rank": "JSON", "chunk_id": "VARCHAR", "doc_id": "VARCHAR", "score": "DOUBLE",
+                "chunker_version": "VARCHAR", "token_count": "DOUBLE"
             }],
             "answer": {
                 "answer": "VARCHAR",

@@ -1,5 +1,6 @@
--- parsed_hits: one row a stored hit, those of failed and unreadable rows too.
--- columns: result_no, position, rank (null: not a whole number from 1), chunk_id, doc_id, score, rank_json
+-- parsed_hits: one row per stored hit, those of failed and unreadable rows too.
+-- columns: result_no, position, rank (null: not a whole number from 1), chunk_id, doc_id, score, chunker_version,
+--          token_count, rank_json
 -- kind: table
 SELECT
     result_no,
@@ -8,6 +9,8 @@ SELECT
     chunk_id,
     doc_id,
     score,
+    chunker_version,
+    token_count,
     rank AS rank_json
 FROM (
     SELECT

@@ -3,7 +3,7 @@
 --          flagged (the row itself says grounded or abstained), is_empty (no error, and no text in the answer)
 -- kind: table
 --
--- A row that cannot be read is a failed query. A failed query has no hits.
+-- A row that cannot be read is a failed query, and has no hits. A query that failed after retrieval keeps its hits.
 -- Refused: grounded is false or abstained is true; where neither is given, the answer is empty.
 SELECT
     result_no,
@@ -12,7 +12,7 @@ SELECT
     elapsed_ms,
     error,
     error IS NOT NULL                             AS failed,
-    CASE WHEN error IS NULL THEN n_hits ELSE 0 END AS n_hits,
+    n_hits,
     has_answer,
     grounded,
     CASE

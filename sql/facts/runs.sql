@@ -1,8 +1,10 @@
 -- runs: one row a stored run.
--- columns: run_id, suite, created_at, commit_hash, chunker_version, aggregate_json,
+-- columns: run_id, suite, created_at, commit_hash, chunker_version (as the configuration says; run_chunkers works it
+--          out where it does not), aggregate_json,
 --          top_k (how many hits it asked for; 10 where it does not say),
 --          system (whose rows they were before they were imported: 'anchors', 'grounded', or null),
---          retriever, reranker, embedding_model, llm_model, prompt_version (of the configuration; null: it does not say),
+--          policy_hash, retriever, reranker, embedding_model, llm_model, prompt_version (of the configuration; null: it
+--          does not say),
 --          config (the configuration as JSON: config ->> '$.embedding.model'; null where it is no JSON)
 -- kind: table
 SELECT
@@ -18,6 +20,7 @@ SELECT
         10
     )                                      AS top_k,
     TRY(CAST(config_snapshot_json AS VARCHAR) ->> '$.kbeval.system') AS system,
+    json_scalar(config, '$.policy_hash')   AS policy_hash,
     COALESCE(json_scalar(config, '$.retriever'), json_scalar(config, '$.retriever.name')) AS retriever,
     COALESCE(json_scalar(config, '$.reranker'), json_scalar(config, '$.reranker.model'),
              json_scalar(config, '$.reranker_model'))                                     AS reranker,

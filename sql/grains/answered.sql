@@ -1,4 +1,4 @@
--- answered: one row a query of a run, with what its labels ask and what came back.
+-- answered: one row per query of a run, with what its labels ask and what came back.
 -- kind: table
 -- columns:
 --   result_no, run_id, query_id
@@ -14,7 +14,10 @@
 --   is_empty               no error, and no text in the answer
 --   n_citations, n_citations_resolved, chunks_known (false: there is nothing to resolve them against)
 --   should_refuse          true, false, or null where the labels do not say
---   n_expected_chunks (expected_spans, where a query names no chunk), n_expected_docs
+--   n_expected_chunks (expected_spans, where a query names no chunk; 0 where they cannot be matched), n_expected_docs
+--   n_expected_places      what the share of found chunks is of; 0 where only the document is known
+--   tokens_to_hit          tokens of text up to the first expected chunk, in rank order; null: none came, or not known
+--   sizes_known            the sizes of all hits up to there are known
 --   n_rules, n_rules_broken
 --   n_supports, n_support_groups
 --   supports_complete_rank the rank by which the first group of supports was found whole
@@ -61,9 +64,15 @@ SELECT
     COALESCE(c.n_citations_resolved, 0) AS n_citations_resolved,
     k.known                             AS chunks_known,
     q.should_refuse,
-    -- A label that names a place instead of a chunk is as good.
-    COALESCE(NULLIF(q.n_expected_chunks, 0), q.n_expected_spans, 0) AS n_expected_chunks,
+    -- A label that names a place instead of a chunk is as good. One that cannot be matched is no miss.
+    CASE
+        WHEN NOT COALESCE(p.is_matchable, true) THEN 0
+        ELSE COALESCE(NULLIF(q.n_expected_chunks, 0), q.n_expected_spans, 0)
+    END                                 AS n_expected_chunks,
     COALESCE(q.n_expected_docs, 0)      AS n_expected_docs,
+    COALESCE(p.n_places, q.n_expected_chunks, 0) AS n_expected_places,
+    z.tokens_to_hit,
+    COALESCE(z.sizes_known, false)      AS sizes_known,
     COALESCE(ru.n_rules, 0)             AS n_rules,
     COALESCE(ru.n_rules_broken, 0)      AS n_rules_broken,
     COALESCE(q.n_supports, 0)           AS n_supports,
@@ -92,6 +101,8 @@ CROSS JOIN resolvable AS k
 CROSS JOIN settings AS s
 JOIN runs AS u ON u.run_id = a.run_id
 LEFT JOIN queries AS q ON q.query_id = a.query_id
+LEFT JOIN place_counts AS p ON p.result_no = a.result_no
+LEFT JOIN reading_cost AS z ON z.result_no = a.result_no
 LEFT JOIN rule_matches AS ru ON ru.result_no = a.result_no
 LEFT JOIN citation_matches AS c ON c.result_no = a.result_no
 LEFT JOIN anchor_checks AS n ON n.result_no = a.result_no

@@ -4,7 +4,7 @@
 WITH found AS (
     SELECT h.result_no, h.doc_id, h.rank, h.position
     FROM wanted_docs AS w
-    JOIN hits AS h ON h.result_no = w.result_no AND h.doc_id = w.doc_id
+    JOIN hit_docs AS h ON h.result_no = w.result_no AND h.doc_id = w.doc_id
 ),
 
 best AS (

@@ -1,18 +1,22 @@
 -- expected_hits: the hits that some label expects, and which.
--- columns: result_no, position, rank, is_expected_chunk, is_expected_doc, is_support
+-- columns: result_no, position, rank, is_expected_chunk, is_expected_doc, is_support,
+--          n_places (expected chunks or places that no hit before it has brought)
 -- kind: table
 SELECT
     result_no,
     position,
     rank,
-    MAX(by_chunk) = 1 AS is_expected_chunk,
-    MAX(by_doc) = 1   AS is_expected_doc,
-    MAX(by_anchor) = 1 AS is_support
+    MAX(by_chunk) = 1  AS is_expected_chunk,
+    MAX(by_doc) = 1    AS is_expected_doc,
+    MAX(by_anchor) = 1 AS is_support,
+    SUM(n_places)      AS n_places
 FROM (
-    SELECT result_no, position, rank, 1 AS by_chunk, 0 AS by_doc, 0 AS by_anchor FROM chunk_matches
+    SELECT result_no, position, rank, 1 AS by_chunk, 0 AS by_doc, 0 AS by_anchor, 0 AS n_places FROM chunk_matches
     UNION ALL
-    SELECT result_no, position, rank, 0, 1, 0 FROM doc_matches
+    SELECT result_no, position, rank, 0, 1, 0, 0 FROM doc_matches
     UNION ALL
-    SELECT result_no, position, rank, 0, 0, 1 FROM support_matches
+    SELECT result_no, position, rank, 0, 0, 1, 0 FROM support_matches
+    UNION ALL
+    SELECT result_no, position, rank, 0, 0, 0, n_places FROM first_finds
 ) AS matches
 GROUP BY result_no, position, rank

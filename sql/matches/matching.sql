@@ -1,12 +1,17 @@
 -- matching: what decides about the hits of each result.
 -- columns: result_no, query_id, matching ('exact': chunk ids, 'span': overlap, 'doc': the document alone, 'support':
---          gold supports, where nothing else is expected)
+--          gold supports, where nothing else is expected, 'unmatched': nothing can, because neither the place nor the
+--          document of what is expected is known)
 -- kind: table
 --
 -- Overlap decides where it is known where the answer stands and where the hits in its documents stand. Runs that
 -- are compared are matched the same way, so one that does not know takes the other with it.
 WITH placed AS (
     SELECT query_id FROM expected_spans GROUP BY query_id
+),
+
+documented AS (
+    SELECT query_id FROM place_docs GROUP BY query_id
 ),
 
 unplaced AS (
@@ -20,17 +25,20 @@ SELECT
     r.result_no,
     r.query_id,
     CASE
-        WHEN s.matching = 'exact' AND q.n_expected_chunks > 0    THEN 'exact'
-        WHEN p.query_id IS NOT NULL AND u.query_id IS NULL       THEN 'span'
+        WHEN m.matching = 'exact' AND q.n_expected_chunks > 0                 THEN 'exact'
+        WHEN p.query_id IS NOT NULL AND u.query_id IS NULL                    THEN 'span'
         WHEN q.n_expected_chunks + q.n_expected_spans + q.n_expected_docs = 0 THEN 'support'
-        ELSE                                                          'doc'
+        WHEN d.query_id IS NULL                                               THEN 'unmatched'
+        ELSE                                                                       'doc'
     END AS matching
 FROM results AS r
 CROSS JOIN settings AS s
+JOIN run_matching AS m ON m.run_id = r.run_id
 JOIN queries AS q
     ON  q.query_id = r.query_id
     AND q.n_expected_chunks + q.n_expected_docs + q.n_expected_spans + q.n_supports > 0
 LEFT JOIN placed AS p ON p.query_id = r.query_id
+LEFT JOIN documented AS d ON d.query_id = r.query_id
 LEFT JOIN unplaced AS u
     ON  u.query_id = r.query_id
     AND u.result_no = CASE WHEN s.together THEN 0 ELSE r.result_no END

@@ -1,5 +1,5 @@
 -- shared_text: how much of a hit and an expected place is the same text.
--- columns: result_no, position, rank, chunk_id, place, shared, hit_size, place_size
+-- columns: result_no, position, rank, chunk_id, place, is_span_label, shared, hit_size, place_size
 -- kind: table
 WITH sizes AS (
     SELECT owner, major, minor, SUM((high - low) * (top - bottom)) AS size
@@ -12,6 +12,7 @@ shared AS (
         n.result_no,
         n.position,
         p.place,
+        p.is_span_label,
         SUM(
             (LEAST(a.high, b.high) - GREATEST(a.low, b.low))
             * (LEAST(a.top, b.top) - GREATEST(a.bottom, b.bottom))
@@ -33,7 +34,7 @@ shared AS (
       AND b.low < a.high
       AND a.bottom < b.top
       AND b.bottom < a.top
-    GROUP BY n.result_no, n.position, p.place
+    GROUP BY n.result_no, n.position, p.place, p.is_span_label
 )
 
 SELECT
@@ -42,6 +43,7 @@ SELECT
     n.rank,
     n.chunk_id,
     s.place,
+    s.is_span_label,
     s.size AS shared,
     a.size AS hit_size,
     b.size AS place_size

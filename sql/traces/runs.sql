@@ -9,6 +9,7 @@ SELECT
     ''                    AS aggregate_json,
     10                    AS top_k,
     'grounded'            AS system,
+    CAST(NULL AS VARCHAR) AS policy_hash,
     CAST(NULL AS VARCHAR) AS retriever,
     CAST(NULL AS VARCHAR) AS reranker,
     CAST(NULL AS VARCHAR) AS embedding_model,

@@ -1,0 +1,37 @@
+-- chosen_places: what the tables know about a chunk, as a run of one chunker version and policy means it.
+-- columns: chunker_version (null: not known, any will do), policy_hash (null: not known), chunk_id, doc_id,
+--          spans_text, tokens (null: not known)
+-- kind: table
+--
+-- Several policies may know an id: the run's own comes first, then what the table holds now, then what was seen first.
+WITH generations AS (
+    SELECT chunker_version, policy_hash FROM run_chunkers
+    UNION
+    -- A hit may name another chunker than its run does.
+    SELECT h.chunker_version, c.policy_hash
+    FROM (SELECT DISTINCT chunker_version FROM hits WHERE chunker_version IS NOT NULL) AS h
+    CROSS JOIN (SELECT DISTINCT policy_hash FROM run_chunkers) AS c
+),
+
+candidates AS (
+    SELECT
+        g.chunker_version,
+        g.policy_hash,
+        k.chunk_id,
+        k.doc_id,
+        k.spans_text,
+        k.tokens,
+        ROW_NUMBER() OVER (
+            PARTITION BY g.chunker_version, g.policy_hash, k.chunk_id
+            ORDER BY
+                CASE WHEN k.policy_hash = g.policy_hash THEN 0 ELSE 1 END,
+                CASE WHEN k.is_in_table THEN 0 ELSE 1 END,
+                k.age
+        ) AS choice
+    FROM generations AS g
+    JOIN indexed_places AS k ON k.chunker_version = COALESCE(g.chunker_version, k.chunker_version)
+)
+
+SELECT chunker_version, policy_hash, chunk_id, doc_id, spans_text, tokens
+FROM candidates
+WHERE choice = 1

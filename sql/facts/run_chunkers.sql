@@ -1,0 +1,92 @@
+-- run_chunkers: the chunker that made the chunks of each run: as its configuration says; else as its hits say, where they
+-- agree; else as the tables say about the chunks that its hits name, where those agree.
+-- columns: run_id, chunker_version (null: not known), version_source ('config', 'hits', 'tables'; null: not known),
+--          policy_hash (null: not known), is_current (the table `chunks` holds the chunks of this version, and most of
+--          those that the run's hits name)
+-- kind: table
+WITH named AS (
+    SELECT DISTINCT r.run_id, h.chunk_id, h.chunker_version
+    FROM hits AS h
+    JOIN results AS r ON r.result_no = h.result_no
+    WHERE h.chunk_id IS NOT NULL OR h.chunker_version IS NOT NULL
+),
+
+named_chunks AS (
+    SELECT DISTINCT run_id, chunk_id FROM named WHERE chunk_id IS NOT NULL
+),
+
+said AS (
+    SELECT run_id, MIN(chunker_version) AS chunker_version, COUNT(DISTINCT chunker_version) AS n
+    FROM named
+    WHERE chunker_version IS NOT NULL
+    GROUP BY run_id
+),
+
+listed AS (
+    SELECT c.run_id, MIN(k.chunker_version) AS chunker_version, COUNT(DISTINCT k.chunker_version) AS n
+    FROM named_chunks AS c
+    JOIN indexed_places AS k ON k.chunk_id = c.chunk_id
+    GROUP BY c.run_id
+),
+
+versions AS (
+    SELECT
+        u.run_id,
+        CASE
+            WHEN u.chunker_version IS NOT NULL THEN u.chunker_version
+            WHEN s.n IS NOT NULL               THEN CASE WHEN s.n = 1 THEN s.chunker_version END
+            WHEN l.n = 1                       THEN l.chunker_version
+        END AS chunker_version,
+        CASE
+            WHEN u.chunker_version IS NOT NULL THEN 'config'
+            WHEN s.n = 1                       THEN 'hits'
+            WHEN s.n IS NULL AND l.n = 1       THEN 'tables'
+        END AS version_source,
+        u.policy_hash
+    FROM runs AS u
+    LEFT JOIN said AS s ON s.run_id = u.run_id
+    LEFT JOIN listed AS l ON l.run_id = u.run_id
+),
+
+-- A chunk that stands under several policies says nothing about which of them a run used.
+sole_policies AS (
+    SELECT chunk_id, chunker_version, MIN(policy_hash) AS policy_hash
+    FROM indexed_places
+    GROUP BY chunk_id, chunker_version
+    HAVING COUNT(DISTINCT policy_hash) = 1
+),
+
+policies AS (
+    SELECT v.run_id, MIN(p.policy_hash) AS policy_hash, COUNT(DISTINCT p.policy_hash) AS n
+    FROM versions AS v
+    JOIN named_chunks AS c ON c.run_id = v.run_id
+    JOIN sole_policies AS p ON p.chunk_id = c.chunk_id AND p.chunker_version = v.chunker_version
+    GROUP BY v.run_id
+),
+
+current_chunks AS (
+    SELECT DISTINCT chunk_id, chunker_version FROM chunks
+),
+
+current_versions AS (
+    SELECT DISTINCT chunker_version FROM chunks
+),
+
+found AS (
+    SELECT v.run_id, COUNT(*) AS n_chunks, COUNT(t.chunk_id) AS n_current
+    FROM versions AS v
+    JOIN named_chunks AS c ON c.run_id = v.run_id
+    LEFT JOIN current_chunks AS t ON t.chunk_id = c.chunk_id AND t.chunker_version = v.chunker_version
+    GROUP BY v.run_id
+)
+
+SELECT
+    v.run_id,
+    v.chunker_version,
+    v.version_source,
+    COALESCE(v.policy_hash, CASE WHEN p.n = 1 THEN NULLIF(p.policy_hash, '') END)           AS policy_hash,
+    w.chunker_version IS NOT NULL AND COALESCE(2 * f.n_current >= f.n_chunks, true)         AS is_current
+FROM versions AS v
+LEFT JOIN policies AS p ON p.run_id = v.run_id
+LEFT JOIN found AS f ON f.run_id = v.run_id
+LEFT JOIN current_versions AS w ON w.chunker_version = v.chunker_version
