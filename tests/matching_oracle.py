@@ -12,11 +12,11 @@ Where the definitions leave a choice, this is the choice:
  3. The version and the policy of a run are worked out from the table `chunks` and those kept rows that were seen in it;
     hits are placed by all kept rows, those seen in hits included.
  4. A kept row that has the key (chunk, version, policy) of a row of the table is in the table now, and the table's row
-    was first seen when the kept one was. The table's own content comes first; where it says nothing (unusable spans, no
-    token estimate), the kept row's is used. A row of the table that was not kept is seen now: after everything kept.
+    was first seen when the kept one was. The table's own content comes first; where it says nothing (unusable spans),
+    the kept row's is used. A row of the table that was not kept is seen now: after everything kept.
     Rows first seen at the same time: by version, then by policy.
  5. Which row of several answers for a hit is decided for each question among those that can answer it: usable spans, a
-    document, a token estimate, a text.  A policy that is known and that no such row has excludes none of them.
+    document, a size.  A policy that is known and that no such row has excludes none of them.
  6. Where an expected chunk stands: the first seen known row with usable spans; where no row has any, the first hit of
     any stored run (this one included) that has usable `source_spans`, then the first that has a usable citation. The
     first hit: by version, policy (as configured), creation of the run, run id, query id, place in the list.
@@ -36,7 +36,9 @@ Where the definitions leave a choice, this is the choice:
     A query is matched by span where every hit in a right document of either run is placed.
 14. A hit without a chunk id is never a repetition. Of a repeated chunk the first one counts: by rank, then by place
     in the list.
-15. Text that was cut: 200 characters and '...'. Text that is empty was not kept.
+15. Tokens: the hit's `token_count`; else the table's `token_estimate`, else the characters of its text / 4, or what
+    was kept of either; else the characters of the hit's text / 4. Text that was cut (200 characters and '...') and
+    text that is empty say nothing.
 16. `hit_within_tokens` is null where a size at or before the first correct hit is unknown, whatever the budget.
 17. The path that stands in for an unknown document counts wherever places decide, also where the query falls back to
     documents; it is never an expected document of `recall_at_k_doc`.
@@ -68,7 +70,7 @@ class Chunk:
     policy: str
     doc_id: str
     spans: Any
-    tokens: int | None = None
+    tokens: float | None = None  # as the table estimates it, or as it was kept
     characters: int | None = None
     seen_in: str = "chunks"
     first_seen: str = LATER
@@ -303,16 +305,14 @@ class Oracle:
         count = hit.get("token_count")
         if count is not None and real(count) and count >= 0:
             return Fraction(count)
-        rows = self.rows_for(run, hit)
-        for c in rows:
+        for c in self.rows_for(run, hit):
             if c.tokens is not None:
                 return Fraction(c.tokens)
+            if c.characters is not None:
+                return Fraction(c.characters, 4)
         shown = text(hit.get("text"))
         if shown and not (len(shown) == 203 and shown.endswith("...")):
             return Fraction(len(shown), 4)
-        for c in rows:
-            if c.characters is not None:
-                return Fraction(c.characters, 4)
         return None
 
     # --- the labels --------------------------------------------------------------------------------
@@ -369,7 +369,7 @@ class Oracle:
     # --- the query ---------------------------------------------------------------------------------
 
     def how(self, entry: Mapping[str, Any] | None, matching: str, runs: Sequence[Run]) -> str:
-        """What decides a query: `exact`, `span`, `doc`, `support`, `none`."""
+        """What decides a query: `exact`, `span`, `doc`, `support`; it is `unmatched`, or has no labels: `none`."""
         if entry is None:
             return "none"
         if entry.get("expected_chunk_ids") and matching == "exact":
@@ -382,7 +382,7 @@ class Oracle:
                 for hit in hits_of(run.rows.get(entry["id"]) or {})
                 if self.doc_or_path(run, hit) in docs
             )
-            return "span" if places and are_placed else "doc" if docs else "none"
+            return "span" if places and are_placed else "doc" if docs else "unmatched"
         if entry.get("expected_doc_ids"):
             return "doc"
         return "support" if entry.get("gold_supports") else "none"
@@ -393,7 +393,7 @@ class Oracle:
         ranks = ranks_of(hits)
         how = self.how(entry, matching, together or [run])
         found: dict[str, list[int]] = {}  # what is expected → the hits that find it
-        if entry is None or how in {"none", "support"}:
+        if entry is None or how in {"none", "support", "unmatched"}:
             return Judged(how, (), ranks, {}, ())
         if how == "exact":
             expected = sorted(set(entry["expected_chunk_ids"]))
@@ -435,7 +435,7 @@ class Oracle:
             query_id
             for query_id in known
             if (self.labels[query_id].get("expected_chunk_ids") or self.labels[query_id].get("expected_spans"))
-            and judged[query_id].matching != "none"
+            and judged[query_id].matching != "unmatched"
         ]
         by_place = [query_id for query_id in by_chunk if judged[query_id].matching != "doc"]
         found: dict[str, Any] = {
