@@ -1,6 +1,7 @@
 """Every metric again, in slow plain Python with exact fractions and no SQL. What kbeval must agree with.
 
-Written from the definitions, not from the code: one query at a time, citations as sets of units.
+Written from the definitions, not from the code: one query at a time, citations as sets of units. What makes a hit
+correct, and the numbers that follow from it, are in `matching_oracle`.
 """
 
 from __future__ import annotations
@@ -8,24 +9,12 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from fractions import Fraction
-from math import floor
 from typing import Any
 
-KS = (1, 3, 5, 10)
+from tests.matching_oracle import Chunk, Oracle, Run, World, hit_at, mean
+
 Row = Mapping[str, Any]
 Entry = Mapping[str, Any]
-
-
-def rounded(value: Fraction) -> float:
-    """Four decimals, half away from zero, decided exactly."""
-    scaled = abs(value) * 10_000
-    whole = floor(scaled + Fraction(1, 2))
-    return (whole if value >= 0 else -whole) / 10_000
-
-
-def mean(values: Sequence[Fraction | int], none: float | None) -> float | None:
-    return rounded(Fraction(sum(values)) / len(values)) if values else none
 
 
 def score(
@@ -33,27 +22,18 @@ def score(
     golden: Sequence[Entry],
     chunks: Sequence[Mapping[str, Any]] = (),
     documents: Mapping[str, str] | None = None,
+    others: Sequence[Mapping[str, Row]] = (),
 ) -> dict[str, Any]:
-    """The contract's keys for one run. `documents`: path → doc_id."""
+    """The contract's keys for one run. `documents`: path → doc_id; `others`: the other runs of the database.
+
+    All runs and chunks are of one chunker version and policy, as `Workspace` stores them.
+    """
+    stored = [Run(f"run{n}", {"chunker_version": "md@1"}, found) for n, found in enumerate([rows, *others])]
+    table = [Chunk(c["chunk_id"], "md@1", "p", c["doc_id"], c["spans"], tokens=1, characters=4) for c in chunks]
+    oracle = Oracle(World(golden, stored, table, documents=documents or {}))
     labels = {entry["id"]: entry for entry in golden}
     known = [(labels[query_id], row) for query_id, row in rows.items() if query_id in labels]
-    found: dict[str, Any] = {}
-    with_chunks = [(set(e["expected_chunk_ids"]), row) for e, row in known if e.get("expected_chunk_ids")]
-    with_docs = [(set(e["expected_doc_ids"]), row) for e, row in known if e.get("expected_doc_ids")]
-    found["hit_at_k"] = {
-        str(k): mean([1 if top(row, "chunk_id", k) & expected else 0 for expected, row in with_chunks], 0.0) for k in KS
-    }
-    found["mrr"] = mean([reciprocal_rank(expected, row) for expected, row in with_chunks], 0.0)
-    found["recall_at_k_doc"] = {
-        str(k): mean(
-            [Fraction(len(top(row, "doc_id", k) & expected), len(expected)) for expected, row in with_docs], 0.0
-        )
-        for k in KS
-    }
-    found["precision_at_k_chunk"] = {
-        str(k): mean([Fraction(len(top(row, "chunk_id", k) & expected), k) for expected, row in with_chunks], 0.0)
-        for k in KS
-    }
+    found = oracle.score("run0")
     answered = [(e, row) for e, row in known if row.get("answer") is not None and not failed(row)]
     cited = [row["answer"].get("citations") or [] for _, row in answered if row["answer"].get("grounded") is True]
     resolvable = resolver(chunks, documents or {})
@@ -62,18 +42,15 @@ def score(
         [1 if citations and all(map(resolvable, citations)) else 0 for citations in cited] if can_resolve else [], None
     )
     found["groundedness"] = mean([1 if grounded(e, row) else 0 for e, row in answered], 0.0)
-    found["empty_result_rate"] = mean([0 if hits(row) else 1 for row in rows.values()], 0.0)
     found["refusal_correctness"] = mean(
         [1 if refused(row) else 0 for e, row in known if should_refuse(e) and row.get("answer") is not None], None
     )
-    found["total_queries"] = len(rows)
-    found["failed_queries"] = sum(1 for row in rows.values() if failed(row))
     checked = mean(
         [1 if grounded(e, row) else 0 for e, row in answered if e.get("must_contain") or e.get("forbidden")], None
     )
     if checked is not None:
         found["groundedness_checked"] = checked
-    if seen := abstention(known):
+    if seen := abstention(known, oracle):
         found["abstention"] = seen
     return {**found, **cost_of(list(rows.values()))}
 
@@ -118,7 +95,7 @@ def tokens_of(row: Row) -> int | None:
     return None
 
 
-def abstention(known: Sequence[tuple[Entry, Row]], k: int = 10) -> dict[str, Any]:
+def abstention(known: Sequence[tuple[Entry, Row]], oracle: Oracle, k: int = 10) -> dict[str, Any]:
     """What was answered and what refused, with and without the evidence."""
     counts: Counter[str] = Counter()
     for entry, row in known:
@@ -130,9 +107,9 @@ def abstention(known: Sequence[tuple[Entry, Row]], k: int = 10) -> dict[str, Any
             counts[f"unanswerable_{what}"] += 1
             continue
         counts[f"answerable_{what}"] += 1
-        chunks, docs = set(entry.get("expected_chunk_ids") or ()), set(entry.get("expected_doc_ids") or ())
-        if chunks or docs:
-            there = top(row, "chunk_id", k) & chunks if chunks else top(row, "doc_id", k) & docs
+        judged = oracle.judge(oracle.runs["run0"], entry["id"], oracle.matching(oracle.runs["run0"]))
+        if judged.matching in {"exact", "span", "doc"}:
+            there = hit_at(judged, k)
             counts[f"{what}_{'with' if there else 'without'}_evidence"] += 1
     if not counts:
         return {}
@@ -157,32 +134,6 @@ def should_refuse_or_not(entry: Entry) -> bool | None:
 
 def failed(row: Row) -> bool:
     return bool(row.get("error"))
-
-
-def hits(row: Row) -> list[Mapping[str, Any]]:
-    return [] if failed(row) else list(row.get("hits_top_k") or [])
-
-
-def rank_of(hit: Mapping[str, Any], position: int) -> int:
-    rank = hit.get("rank")
-    return position if rank is None else int(rank)
-
-
-def top(row: Row, field: str, k: int) -> set[str]:
-    """The distinct chunks or documents among the hits with rank ≤ k."""
-    return {
-        hit[field]
-        for position, hit in enumerate(hits(row), start=1)
-        if hit.get(field) is not None and rank_of(hit, position) <= k
-    }
-
-
-def reciprocal_rank(expected: set[str], row: Row) -> Fraction:
-    ranks = [
-        rank_of(hit, position) for position, hit in enumerate(hits(row), start=1) if hit.get("chunk_id") in expected
-    ]
-    best = min(ranks, default=None)
-    return Fraction(1, best) if best is not None and best <= 10 else Fraction(0)
 
 
 def grounded(entry: Entry, row: Row) -> bool:

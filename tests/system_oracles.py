@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from tests.oracle import KS, mean
+from tests.matching_oracle import KS, mean
 
 Row = Mapping[str, Any]
 Entry = Mapping[str, Any]

@@ -1,0 +1,538 @@
+"""What makes a hit correct, again: in slow plain Python, from the definitions alone, with exact fractions.
+
+An `Oracle` is given a whole small database (`World`) and the options, and says for each run its chunker version and
+policy, whether it is matched by id or by span, per query what decided, which hits are correct, and the numbers that
+follow from it; and for two runs what a comparison says.
+
+Where the definitions leave a choice, this is the choice:
+
+ 1. A run whose hits name several chunker versions has no known version: the tables are not asked then.
+ 2. '' is not a policy: a run whose chunks are known under '' alone has no known policy. A chunk that is known under ''
+    and one other policy is known under that other one.
+ 3. The version and the policy of a run are worked out from the table `chunks` and those kept rows that were seen in it;
+    hits are placed by all kept rows, those seen in hits included.
+ 4. A kept row that has the key (chunk, version, policy) of a row of the table is in the table now, and the table's row
+    was first seen when the kept one was. The table's own content comes first; where it says nothing (unusable spans),
+    the kept row's is used. A row of the table that was not kept is seen now: after everything kept.
+    Rows first seen at the same time: by version, then by policy.
+ 5. Which row of several answers for a hit is decided for each question among those that can answer it: usable spans, a
+    document, a size.  A policy that is known and that no such row has excludes none of them.
+ 6. Where an expected chunk stands: the first seen known row with usable spans; where no row has any, the first hit of
+    any stored run (this one included) that has usable `source_spans`, then the first that has a usable citation. The
+    first hit: by version, policy (as configured), creation of the run, run id, query id, place in the list.
+    Which chunks are own and which foreign is decided by the tables alone, without such hits.
+    The label's place for own and foreign is the first seen row with usable spans, else the first seen row.
+ 7. The document of an expected chunk is that of its place; without one, of the first seen row, else of the first hit
+    that has a document.
+ 8. "The same spans": the same document and the same positions, however they are cut into spans.
+ 9. A query with `expected_spans` has their places and their documents alone (and `expected_doc_ids`): its expected
+    chunks say nothing about places and documents then. Each of its spans is a place of its own.
+10. The right documents, in which every hit must be placed: the expected documents, and those of the places.
+    In a run matched by id this holds for queries with `expected_spans` alone too.
+11. A caption is a known place without a size: a hit that is one is placed and matches nothing; expected places that are
+    all captions leave the decision to the document, and do not count among the places of `recall_at_k_chunk`.
+12. Labels that decide between `exact` and `span` under `auto`: those of all golden queries, in the run or not.
+13. In a comparison the versions differ where one is known and the other is not; two unknown ones are the same.
+    A query is matched by span where every hit in a right document of either run is placed.
+14. A hit without a chunk id is never a repetition. Of a repeated chunk the first one counts: by rank, then by place
+    in the list.
+15. Tokens: the hit's `token_count`; else the table's `token_estimate`, else the characters of its text / 4, or what
+    was kept of either; else the characters of the hit's text / 4. Text that was cut (200 characters and '...') and
+    text that is empty say nothing.
+16. `hit_within_tokens` is null where a size at or before the first correct hit is unknown, whatever the budget.
+17. The path that stands in for an unknown document counts wherever places decide, also where the query falls back to
+    documents; it is never an expected document of `recall_at_k_doc`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from math import floor
+from typing import Any
+
+from tests import span_oracle
+from tests.span_oracle import Box, covered, is_match, real, same_positions, says_something
+
+KS = (1, 3, 5, 10)
+BUDGETS = (500, 1000, 2000, 4000)
+Hit = Mapping[str, Any]
+LATER = "~"  # after every time that a kept row names
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A row of the table `chunks`, or a kept one."""
+
+    chunk_id: str
+    version: str
+    policy: str
+    doc_id: str
+    spans: Any
+    tokens: float | None = None  # as the table estimates it, or as it was kept
+    characters: int | None = None
+    seen_in: str = "chunks"
+    first_seen: str = LATER
+
+
+@dataclass(frozen=True)
+class Run:
+    run_id: str
+    config: Mapping[str, Any]
+    rows: Mapping[str, Mapping[str, Any]]
+    created_at: str = "2026-01-01"
+
+
+@dataclass(frozen=True)
+class World:
+    """A whole small database, and the golden file. `documents`: path → doc_id."""
+
+    golden: Sequence[Mapping[str, Any]]
+    runs: Sequence[Run]
+    table: Sequence[Chunk] = ()
+    kept: Sequence[Chunk] = ()
+    documents: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A chunk that the tables know."""
+
+    chunk: Chunk
+    is_in_table: bool
+    is_from_table: bool
+    first_seen: str
+
+    @property
+    def age(self) -> tuple[Any, ...]:
+        return self.first_seen, self.chunk.version, self.chunk.policy, not self.is_from_table
+
+
+@dataclass(frozen=True)
+class ExpectedPlace:
+    name: str
+    doc: str | None
+    boxes: tuple[Box, ...]
+    of: str  # the side that the overlap is a share of
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One query of one run: what decided, and which hits are correct (places in the list, from 0)."""
+
+    matching: str
+    correct: tuple[int, ...]
+    ranks: tuple[int, ...]  # of all hits
+    found_at: Mapping[str, int]  # expected chunk or place → the best rank that finds it
+    expected: tuple[str, ...]
+
+    @property
+    def first_rank(self) -> int | None:
+        return min((self.ranks[number] for number in self.correct), default=None)
+
+
+def rounded(value: Fraction) -> float:
+    """Four decimals, half away from zero, decided exactly."""
+    scaled = abs(value) * 10_000
+    whole = floor(scaled + Fraction(1, 2))
+    return (whole if value >= 0 else -whole) / 10_000
+
+
+def mean(values: Sequence[Fraction | int], none: float | None) -> float | None:
+    return rounded(Fraction(sum(values)) / len(values)) if values else none
+
+
+def text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def hits_of(row: Mapping[str, Any]) -> list[Hit]:
+    """The hits as stored, whether the query failed or not."""
+    return list(row.get("hits_top_k") or [])
+
+
+def rank_of(hit: Hit, position: int) -> int:
+    rank = hit.get("rank")
+    return position if rank is None else int(rank)
+
+
+def ranks_of(hits: Sequence[Hit]) -> tuple[int, ...]:
+    return tuple(rank_of(hit, position) for position, hit in enumerate(hits, start=1))
+
+
+def identities(hits: Sequence[Hit]) -> list[Any]:
+    return [hit.get("chunk_id") or number for number, hit in enumerate(hits)]
+
+
+class Oracle:
+    def __init__(self, world: World, match: str = "auto", min_overlap: float = 0.5, overlap_of: str = "auto") -> None:
+        self.world = world
+        self.match = match
+        self.least = Fraction(min_overlap)
+        self.overlap_of = overlap_of
+        self.labels = {entry["id"]: entry for entry in world.golden}
+        self.runs = {run.run_id: run for run in world.runs}
+        self.versions: dict[str, tuple[str | None, str | None]] = {}
+        self.policies: dict[str, str | None] = {}
+        in_table = {(c.chunk_id, c.version, c.policy) for c in world.table}
+        kept_since = {(c.chunk_id, c.version, c.policy): c.first_seen for c in world.kept}
+        self.known: dict[str, list[Known]] = {}
+        for is_from_table, chunks in ((True, world.table), (False, world.kept)):
+            for c in chunks:
+                key = (c.chunk_id, c.version, c.policy)
+                one = Known(c, key in in_table, is_from_table, kept_since.get(key, LATER))
+                self.known.setdefault(c.chunk_id, []).append(one)
+        for rows in self.known.values():
+            rows.sort(key=lambda one: one.age)
+
+    # --- the run -----------------------------------------------------------------------------------
+
+    def hits_in(self, run: Run) -> list[Hit]:
+        return [hit for row in run.rows.values() for hit in hits_of(row)]
+
+    def chunk_ids(self, run: Run) -> set[str]:
+        return {hit["chunk_id"] for hit in self.hits_in(run) if text(hit.get("chunk_id"))}
+
+    def indexed(self, chunk_id: str) -> list[Chunk]:
+        """What the table says, and said when its rows were kept."""
+        return [one.chunk for one in self.known.get(chunk_id, ()) if one.chunk.seen_in == "chunks"]
+
+    def version_and_source(self, run: Run) -> tuple[str | None, str | None]:
+        if run.run_id not in self.versions:
+            self.versions[run.run_id] = self.find_version(run)
+        return self.versions[run.run_id]
+
+    def find_version(self, run: Run) -> tuple[str | None, str | None]:
+        if version := text(run.config.get("chunker_version")):
+            return version, "config"
+        named = {version for hit in self.hits_in(run) if (version := text(hit.get("chunker_version")))}
+        if named:
+            return (min(named), "hits") if len(named) == 1 else (None, None)
+        given = {c.version for chunk_id in self.chunk_ids(run) for c in self.indexed(chunk_id)}
+        return (min(given), "tables") if len(given) == 1 else (None, None)
+
+    def version(self, run: Run) -> str | None:
+        return self.version_and_source(run)[0]
+
+    def policy(self, run: Run) -> str | None:
+        if run.run_id not in self.policies:
+            self.policies[run.run_id] = self.find_policy(run)
+        return self.policies[run.run_id]
+
+    def find_policy(self, run: Run) -> str | None:
+        if policy := text(run.config.get("policy_hash")):
+            return policy
+        version = self.version(run)
+        given: set[str] = set()
+        for chunk_id in self.chunk_ids(run):
+            policies = {c.policy for c in self.indexed(chunk_id) if c.version == version and c.policy}
+            if len(policies) == 1:
+                given |= policies
+        return min(given) if len(given) == 1 else None
+
+    def is_current(self, run: Run) -> bool:
+        version = self.version(run)
+        there = {c.chunk_id for c in self.world.table if c.version == version}
+        ids = self.chunk_ids(run)
+        return bool(there) and (not ids or 2 * len(ids & there) >= len(ids))
+
+    def ownership(self, run: Run, chunk_id: str) -> str:
+        """`own`, `foreign` or `unknown`."""
+        version, policy, is_current = self.version(run), self.policy(run), self.is_current(run)
+        known = self.known.get(chunk_id, [])
+        label = next((one for one in known if says_something(one.chunk.spans)), known[0] if known else None)
+        for one in known:
+            c = one.chunk
+            if c.version != version or (policy is not None and c.policy not in {"", policy}):
+                continue
+            if is_current and not one.is_in_table:
+                continue
+            assert label is not None
+            is_same = label.chunk.doc_id == c.doc_id and same_positions(label.chunk.spans, c.spans)
+            if label.chunk.version == version or is_same:
+                return "own"
+        return "foreign" if known or is_current else "unknown"
+
+    def matching(self, run: Run) -> str:
+        if self.match != "auto":
+            return self.match
+        if self.version(run) is None:
+            return "exact"
+        labels = [c for entry in self.world.golden for c in set(entry.get("expected_chunk_ids") or ())]
+        foreign = sum(1 for c in labels if self.ownership(run, c) == "foreign")
+        return "span" if 2 * foreign > len(labels) else "exact"
+
+    # --- the hit -----------------------------------------------------------------------------------
+
+    def rows_for(self, run: Run, hit: Hit) -> list[Chunk]:
+        """What the tables know of a hit's chunk, the most fitting first."""
+        version = text(hit.get("chunker_version")) or self.version(run)
+        policy = self.policy(run)
+        found = [
+            one
+            for one in self.known.get(hit.get("chunk_id") or "", ())
+            if version is None or one.chunk.version == version
+        ]
+        found.sort(key=lambda one: (policy is not None and one.chunk.policy != policy, not one.is_in_table, one.age))
+        return [one.chunk for one in found]
+
+    def spans_of(self, run: Run, hit: Hit) -> Any:
+        """Where a hit stands; None where nothing says so."""
+        if says_something(hit.get("source_spans")):
+            return hit["source_spans"]
+        for c in self.rows_for(run, hit):
+            if says_something(c.spans):
+                return c.spans
+        cited = [hit.get("citation")]
+        return cited if says_something(cited) else None
+
+    def path_of(self, hit: Hit) -> str | None:
+        return text(hit.get("doc_path")) or text((hit.get("citation") or {}).get("path"))
+
+    def doc_of(self, run: Run, hit: Hit) -> str | None:
+        if doc := text(hit.get("doc_id")):
+            return doc
+        for c in self.rows_for(run, hit):
+            if c.doc_id:
+                return c.doc_id
+        return self.world.documents.get(self.path_of(hit) or "")
+
+    def doc_or_path(self, run: Run, hit: Hit) -> str | None:
+        return self.doc_of(run, hit) or self.path_of(hit)
+
+    def tokens_of(self, run: Run, hit: Hit) -> Fraction | None:
+        count = hit.get("token_count")
+        if count is not None and real(count) and count >= 0:
+            return Fraction(count)
+        for c in self.rows_for(run, hit):
+            if c.tokens is not None:
+                return Fraction(c.tokens)
+            if c.characters is not None:
+                return Fraction(c.characters, 4)
+        shown = text(hit.get("text"))
+        if shown and not (len(shown) == 203 and shown.endswith("...")):
+            return Fraction(len(shown), 4)
+        return None
+
+    # --- the labels --------------------------------------------------------------------------------
+
+    def stored_hits(self, chunk_id: str) -> list[tuple[Run, Hit]]:
+        """The hits of any run that hold a chunk, in the order in which they are believed."""
+        found = [
+            (
+                (text(hit.get("chunker_version")) or self.version(run) or "", run.config.get("policy_hash") or ""),
+                (run.created_at, run.run_id, query_id, position),
+                run,
+                hit,
+            )
+            for run in self.world.runs
+            for query_id, row in run.rows.items()
+            for position, hit in enumerate(hits_of(row))
+            if hit.get("chunk_id") == chunk_id
+        ]
+        found.sort(key=lambda one: one[:2])
+        return [(run, hit) for _, _, run, hit in found]
+
+    def place_of_chunk(self, chunk_id: str) -> tuple[str | None, Any]:
+        """The document and the spans of an expected chunk, as far as they are known."""
+        known = self.known.get(chunk_id, [])
+        for one in known:
+            if says_something(one.chunk.spans):
+                return one.chunk.doc_id, one.chunk.spans
+        stored = self.stored_hits(chunk_id)
+        for run, hit in stored:
+            if says_something(hit.get("source_spans")):
+                return self.doc_or_path(run, hit), hit["source_spans"]
+        for run, hit in stored:
+            if says_something([hit.get("citation")]):
+                return self.doc_or_path(run, hit), [hit["citation"]]
+        docs = [one.chunk.doc_id for one in known] + [self.doc_or_path(run, hit) for run, hit in stored]
+        return next((doc for doc in docs if doc), None), None
+
+    def expected_places(self, entry: Mapping[str, Any]) -> tuple[list[ExpectedPlace], set[str]]:
+        """Where the right text stands, and in which documents."""
+        docs = set(entry.get("expected_doc_ids") or ())
+        places = []
+        for number, span in enumerate(entry.get("expected_spans") or ()):
+            doc = text(span.get("doc_id")) or self.world.documents.get(span["path"], span["path"])
+            of = "expected" if self.overlap_of == "auto" else self.overlap_of
+            places.append(ExpectedPlace(f"span {number}", doc, covered([span]), of))
+        if not places:
+            for chunk_id in sorted(set(entry.get("expected_chunk_ids") or ())):
+                found_in, spans = self.place_of_chunk(chunk_id)
+                of = "smaller" if self.overlap_of == "auto" else self.overlap_of
+                places.append(ExpectedPlace(chunk_id, found_in, covered(spans), of))
+        docs |= {place.doc for place in places if place.doc is not None}
+        return [place for place in places if place.boxes and place.doc is not None], docs
+
+    # --- the query ---------------------------------------------------------------------------------
+
+    def how(self, entry: Mapping[str, Any] | None, matching: str, runs: Sequence[Run]) -> str:
+        """What decides a query: `exact`, `span`, `doc`, `support`; it is `unmatched`, or has no labels: `none`."""
+        if entry is None:
+            return "none"
+        if entry.get("expected_chunk_ids") and matching == "exact":
+            return "exact"
+        if entry.get("expected_chunk_ids") or entry.get("expected_spans"):
+            places, docs = self.expected_places(entry)
+            are_placed = all(
+                self.spans_of(run, hit) is not None
+                for run in runs
+                for hit in hits_of(run.rows.get(entry["id"]) or {})
+                if self.doc_or_path(run, hit) in docs
+            )
+            return "span" if places and are_placed else "doc" if docs else "unmatched"
+        if entry.get("expected_doc_ids"):
+            return "doc"
+        return "support" if entry.get("gold_supports") else "none"
+
+    def judge(self, run: Run, query_id: str, matching: str, together: Sequence[Run] = ()) -> Judged:
+        entry = self.labels.get(query_id)
+        hits = hits_of(run.rows.get(query_id) or {})
+        ranks = ranks_of(hits)
+        how = self.how(entry, matching, together or [run])
+        found: dict[str, list[int]] = {}  # what is expected → the hits that find it
+        if entry is None or how in {"none", "support", "unmatched"}:
+            return Judged(how, (), ranks, {}, ())
+        if how == "exact":
+            expected = sorted(set(entry["expected_chunk_ids"]))
+            for number, hit in enumerate(hits):
+                if hit.get("chunk_id") in expected:
+                    found.setdefault(hit["chunk_id"], []).append(number)
+        elif how == "span":
+            places, _ = self.expected_places(entry)
+            expected = [place.name for place in places]
+            for number, hit in enumerate(hits):
+                boxes, doc = covered(self.spans_of(run, hit)), self.doc_or_path(run, hit)
+                for place in places:
+                    if doc == place.doc and is_match(boxes, place.boxes, self.least, place.of):
+                        found.setdefault(place.name, []).append(number)
+        else:
+            _, docs = self.expected_places(entry)
+            expected = sorted(docs)
+            for number, hit in enumerate(hits):
+                if (doc := self.doc_or_path(run, hit)) in docs and doc is not None:
+                    found.setdefault(doc, []).append(number)
+        correct = sorted({number for numbers in found.values() for number in numbers})
+        best = {name: min(ranks[number] for number in numbers) for name, numbers in found.items()}
+        return Judged(how, tuple(correct), ranks, best, tuple(expected))
+
+    # --- the numbers -------------------------------------------------------------------------------
+
+    def score(
+        self, run_id: str, matching: str | None = None, together: Sequence[str] = (), query_id: str | None = None
+    ) -> dict[str, Any]:
+        """The numbers that depend on what is a correct hit, of all queries or of one."""
+        run = self.runs[run_id]
+        matching = matching or self.matching(run)
+        if query_id is not None:
+            run = replace(run, rows={query_id: run.rows[query_id]})
+        others = [self.runs[one] for one in together]
+        known = {query_id: row for query_id, row in run.rows.items() if query_id in self.labels}
+        judged = {query_id: self.judge(run, query_id, matching, others) for query_id in known}
+        by_chunk = [  # queries with labels for chunks, that can be matched
+            query_id
+            for query_id in known
+            if (self.labels[query_id].get("expected_chunk_ids") or self.labels[query_id].get("expected_spans"))
+            and judged[query_id].matching != "unmatched"
+        ]
+        by_place = [query_id for query_id in by_chunk if judged[query_id].matching != "doc"]
+        found: dict[str, Any] = {
+            "hit_at_k": {str(k): mean([hit_at(judged[q], k) for q in by_chunk], 0.0) for k in KS},
+            "mrr": mean([reciprocal(judged[q].first_rank) for q in by_chunk], 0.0),
+            "recall_at_k_doc": {
+                str(k): mean([self.doc_recall(run, q, k) for q in known if self.labels[q].get("expected_doc_ids")], 0.0)
+                for k in KS
+            },
+            "precision_at_k_chunk": {
+                str(k): mean([precision(judged[q], hits_of(known[q]), k) for q in by_chunk], 0.0) for k in KS
+            },
+            "empty_result_rate": mean([0 if hits_of(row) else 1 for row in run.rows.values()], 0.0),
+            "total_queries": len(run.rows),
+            "failed_queries": sum(1 for row in run.rows.values() if row.get("error")),
+        }
+        if by_place:
+            found["recall_at_k_chunk"] = {
+                str(k): mean([place_recall(judged[q], k) for q in by_place], None) for k in KS
+            }
+        sized = [self.within(run, q, judged[q]) for q in by_chunk]
+        if any(one is not None for one in sized):
+            found["hit_within_tokens"] = {
+                str(budget): mean([one[budget] for one in sized if one is not None], None) for budget in BUDGETS
+            }
+        return found
+
+    def doc_recall(self, run: Run, query_id: str, k: int) -> Fraction:
+        hits = hits_of(run.rows[query_id])
+        docs = {self.doc_of(run, hit) for hit, rank in zip(hits, ranks_of(hits), strict=True) if rank <= k}
+        expected = set(self.labels[query_id]["expected_doc_ids"])
+        return Fraction(len(docs & expected), len(expected))
+
+    def within(self, run: Run, query_id: str, judged: Judged) -> dict[int, int] | None:
+        """For each budget: is a correct hit among those that it buys? None where the sizes are not known."""
+        if not judged.correct:
+            return dict.fromkeys(BUDGETS, 0)
+        hits = hits_of(run.rows[query_id])
+        names = identities(hits)
+        right = {names[number] for number in judged.correct}
+        seen = set()
+        total = Fraction(0)
+        for number in sorted(range(len(hits)), key=lambda number: (judged.ranks[number], number)):
+            if names[number] in seen:
+                continue
+            seen.add(names[number])
+            tokens = self.tokens_of(run, hits[number])
+            if tokens is None:
+                return None
+            total += tokens
+            if names[number] in right:
+                break
+        return {budget: 1 if total <= budget else 0 for budget in BUDGETS}
+
+    # --- two runs ----------------------------------------------------------------------------------
+
+    def matching_of_both(self, a: str, b: str) -> str:
+        if self.match != "auto":
+            return self.match
+        runs = self.runs[a], self.runs[b]
+        if self.version(runs[0]) != self.version(runs[1]):
+            return "span"
+        return "span" if "span" in map(self.matching, runs) else "exact"
+
+    def compare(self, a: str, b: str) -> dict[str, tuple[str, int | None, int | None, str]]:
+        """For each query of either run: the kind, both ranks, and what decided."""
+        matching = self.matching_of_both(a, b)
+        runs = [self.runs[a], self.runs[b]]
+        found = {}
+        for query_id in sorted({*runs[0].rows, *runs[1].rows}):
+            first, second = (self.judge(run, query_id, matching, runs) for run in runs)
+            ranks = first.first_rank, second.first_rank
+            found[query_id] = (kind(*ranks), *ranks, first.matching)
+        return found
+
+
+def kind(a: int | None, b: int | None) -> str:
+    if a is None or b is None:
+        return "draw" if a == b else "win" if a is None else "regression"
+    return "win" if b < a else "loss" if b > a else "draw"
+
+
+def hit_at(judged: Judged, k: int) -> int:
+    return 1 if judged.first_rank is not None and judged.first_rank <= k else 0
+
+
+def reciprocal(rank: int | None) -> Fraction:
+    return Fraction(1, rank) if rank is not None and rank <= 10 else Fraction(0)
+
+
+def precision(judged: Judged, hits: Sequence[Hit], k: int) -> Fraction:
+    names = identities(hits)
+    return Fraction(len({names[number] for number in judged.correct if judged.ranks[number] <= k}), k)
+
+
+def place_recall(judged: Judged, k: int) -> Fraction:
+    return Fraction(sum(1 for rank in judged.found_at.values() if rank <= k), len(judged.expected))
+
+
+OVERLAPS_OF = ("auto", *span_oracle.OVERLAP_OF)
