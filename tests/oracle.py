@@ -9,9 +9,11 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from math import floor
 from typing import Any
 
-from tests.matching_oracle import Chunk, Oracle, Run, World, hit_at, mean
+from tests.matching_oracle import Chunk, Oracle, Run, World, hit_at, mean, rounded
 
 Row = Mapping[str, Any]
 Entry = Mapping[str, Any]
