@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kbeval.archive import ChunkSpans, Kept, spans_to_keep
-from kbeval.configs import config_of, imported_from, own_k
-from kbeval.errors import BadRowsError, DatabaseError
-from kbeval.exact import FIXED_POINT, rounded, rounded_mean
+from kbeval.checks import row_warnings
+from kbeval.configs import config_of, eval_k, imported_from, own_k
+from kbeval.errors import BadRowsError
+from kbeval.exact import FIXED_POINT, LARGEST, exact_mean, rounded, rounded_mean
 from kbeval.golden import Golden
 from kbeval.metrics import PERCENTILES, Metric
-from kbeval.model import CONTRACT, AggregateMetrics, Number, number_parts
+from kbeval.model import CONTRACT, AggregateMetrics, Number
+from kbeval.names import ABSTENTION, Name, short_name
 from kbeval.provenance import of_places, of_run, provenance
-from kbeval.runs import Run
+from kbeval.rowmarks import RowMarks, marks_to_keep
+from kbeval.runs import RepeatedRow, Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sqlfiles import compose
 from kbeval.text import counted, cut
@@ -57,12 +61,15 @@ class Scored:
     aggregates: dict[str, AggregateMetrics] = field(default_factory=dict)
     slices: dict[str, dict[str, AggregateMetrics]] = field(default_factory=dict)
     bad_rows: list[BadRow] = field(default_factory=list)
+    # Why runs of the database were left out: nothing can be said about them.
+    repeated_rows: list[RepeatedRow] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     # What is worth knowing, and no reason for doubt.
     notes: list[str] = field(default_factory=list)
     # What to archive when the numbers are stored; filled where ScoreOptions.archive asks for it.
     spans: list[ChunkSpans] = field(default_factory=list)
     golden: Golden | None = None
+    row_marks: dict[str, RowMarks] = field(default_factory=dict)
 
     def bad_row_warning(self) -> list[str]:
         """What to say where unreadable rows were scored all the same; nothing where there are none."""
@@ -71,18 +78,18 @@ class Scored:
         return [f"{counted(len(self.bad_rows), 'unreadable row')} counted as failed, first {self.bad_rows[0]}"]
 
     def frame(self) -> pl.DataFrame:
-        """One row a number: run_id, slice, metric, k, value, scored, not_applicable."""
+        """One row per number: run_id, slice, metric, k, value (null: scored on no query), scored, not_applicable."""
         import polars as pl
 
         rows = []
         for run_id, whole in self.aggregates.items():
             parts = [(None, whole), *self.slices.get(run_id, {}).items()]
             for slice_name, aggregate in parts:
-                for name, value in aggregate.numbers().items():
-                    metric, k = number_parts(name)
-                    counts = aggregate.ledger["metrics"].get(metric.partition(".")[0], {})
+                for long_name, value in aggregate.numbers().items():
+                    name = Name.parse(long_name)
+                    counts = (aggregate.counts(long_name).get(what) for what in ("scored", "not_applicable"))
                     number = None if value is None else float(value)
-                    rows.append((run_id, slice_name, metric, k, number, *counts.values()))
+                    rows.append((run_id, slice_name, name.without_k, name.k, number, *counts))
         names = {
             "run_id": pl.String,
             "slice": pl.String,
@@ -144,12 +151,12 @@ def store_scored(scored: Scored, *, db: str | os.PathLike[str], runs: Sequence[s
 
     chosen = scored.aggregates if runs is None else {run_id: scored.aggregates[run_id] for run_id in runs}
     texts = {run_id: aggregate.to_json() for run_id, aggregate in chosen.items()}
-    store_json(db, texts, Kept(scored.spans, scored.golden))
+    marks = {run_id: scored.row_marks[run_id] for run_id in chosen if run_id in scored.row_marks}
+    store_json(db, texts, Kept(scored.spans, scored.golden, marks))
 
 
 def aggregate_runs(scoring: Scoring) -> Scored:
     """Compute every aggregate of every run in the session."""
-    _refuse_repeated_rows(scoring)
     scoring.build_scores()
     ledgers, abstention = _ledgers(scoring), _abstention(scoring)
     made_from = provenance(scoring.session, scoring.golden, scoring.options, scoring.stored_versions)
@@ -157,11 +164,18 @@ def aggregate_runs(scoring: Scoring) -> Scored:
     places = of_places(scoring.session, scoring.options) if scoring.matching.places_matter else {}
     rows = scoring.source.settled_digests(scoring.session)
     totals = {run_id: found for run_id, _, found in run_totals(scoring)}
-    scored = Scored(scoring.runs, bad_rows=bad_rows(scoring), warnings=list(scoring.golden.warnings))
+    applies = _queries_it_applies_to(scoring)
+    scored = Scored(
+        scoring.runs,
+        bad_rows=bad_rows(scoring),
+        repeated_rows=scoring.repeated_rows,
+        warnings=list(scoring.golden.warnings),
+    )
     for run in scoring.runs:
         aggregate = _aggregate(scoring, totals.get(run.run_id, {}), run)
         aggregate.ledger = {**ledgers[run.run_id], **aggregate.ledger}
         aggregate.abstention = abstention.get(run.run_id, {})
+        aggregate.exact |= _exact_rates(aggregate.abstention)
         matching = matchings[run.run_id]
         own_places = places if matching == "span" or scoring.golden.has_span_labels else {}
         aggregate.provenance = {
@@ -177,22 +191,14 @@ def aggregate_runs(scoring: Scoring) -> Scored:
             scored.slices.setdefault(run_id, {})[slice_name] = _aggregate(scoring, found, runs[run_id])
     scored.warnings.extend(_warnings(scoring, scored))
     scored.notes.extend(matching_notes(scoring))
+    scored.warnings.extend(_null_warnings(scoring, totals, applies))
+    scored.warnings.extend(_depth_warnings(scoring, scored))
     if scoring.options.archive:
         scored.spans = spans_to_keep(scoring.session)
         scored.golden = scoring.golden
+        if not scoring.source.keeps_rows:
+            scored.row_marks = marks_to_keep(scoring.session, rows)
     return scored
-
-
-def _refuse_repeated_rows(scoring: Scoring) -> None:
-    if scoring.source.rows_are_unique:
-        return
-    repeated = scoring.session.rows(
-        "SELECT run_id, query_id, COUNT(*) FROM results GROUP BY run_id, query_id HAVING COUNT(*) > 1 ORDER BY 1, 2"
-    )
-    if repeated:
-        details = [f"run {run_id}, query {query_id}: {count} rows" for run_id, query_id, count in repeated]
-        msg = "some queries have several rows in one run, so it is not clear which counts; keep one of each:"
-        raise DatabaseError(msg, details)
 
 
 def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, str, Totals]]:
@@ -219,16 +225,19 @@ def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, s
 
 
 def _aggregate(scoring: Scoring, totals: Totals, run: Run) -> AggregateMetrics:
-    values, counts = numbers_of(scoring, totals, run)
+    values, counts, exact = numbers_of(scoring, totals, run)
     known = {name: values.pop(name) for name in CONTRACT}
     ordered = {name: counts[name] for name in (*CONTRACT, *sorted(counts.keys() - set(CONTRACT)))}
-    return AggregateMetrics(**known, extra=values, ledger={"metrics": ordered})
+    return AggregateMetrics(**known, extra=values, ledger={"metrics": ordered}, exact=exact)
 
 
-def numbers_of(scoring: Scoring, totals: Totals, run: Run) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Every number that a run has, by metric, and how many queries each was computed over."""
+def numbers_of(
+    scoring: Scoring, totals: Totals, run: Run
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Fraction]]:
+    """Every number that a run has, by metric; how many queries each was computed over; and each before rounding."""
     values: dict[str, Any] = {}
     counts: dict[str, Any] = {}
+    exact: dict[str, Fraction] = {}
     config = config_of(run)
     system, k = imported_from(config), own_k(config)
     for metric in scoring.metrics:
@@ -239,12 +248,13 @@ def numbers_of(scoring: Scoring, totals: Totals, run: Run) -> tuple[dict[str, An
             if column.k is None or column.k in (*scoring.asked_ks[metric.name], k):
                 made_of, scored, skipped = totals.get(column.name, ([], 0, 0))
                 found[column.k] = _number(metric, made_of, scored)
+                exact |= _exact(metric, column, made_of, scored)
         stays = scored or metric.name in CONTRACT or (metric.none is not None and metric.system == system is not None)
         if not stays:
             continue
         values[metric.name] = found if metric.ks else found[None]
         counts[metric.name] = {"scored": scored, "not_applicable": skipped}
-    return values, counts
+    return values, counts, exact
 
 
 def _number(metric: Metric, made_of: Sequence[Any], scored: int) -> Number | dict[str, Number]:
@@ -257,6 +267,17 @@ def _number(metric: Metric, made_of: Sequence[Any], scored: int) -> Number | dic
         *quantiles, total = made_of
         return dict(zip(PERCENTILES, (*map(rounded, quantiles), rounded_mean(total, 1)), strict=True))
     return rounded_mean(made_of[0], 1 if metric.aggregation == "sum" else scored)
+
+
+def _exact(metric: Metric, name: Name, made_of: Sequence[Any], scored: int) -> dict[str, Fraction]:
+    """What `_number` rounds, by the names of the numbers; nothing where there is nothing to round."""
+    if not scored or metric.aggregation == "count":
+        return {}
+    *quantiles, total = made_of
+    if metric.aggregation != "percentiles":
+        return {name.long: exact_mean(total, 1 if metric.aggregation == "sum" else scored)}
+    found = [*(Fraction(value) if abs(value) < LARGEST else None for value in quantiles), exact_mean(total, 1)]
+    return {number.long: value for number, value in zip(metric.numbers, found, strict=True) if value is not None}
 
 
 def _ledgers(scoring: Scoring) -> dict[str, dict[str, Any]]:
@@ -316,6 +337,17 @@ def _abstention(scoring: Scoring) -> dict[str, dict[str, Any]]:
     return found
 
 
+def _exact_rates(abstention: Mapping[str, Any]) -> dict[str, Fraction]:
+    """The rates of a run's abstention before rounding."""
+    wrong = {"unsupported_rate": "answered_without_evidence", "over_cautious_rate": "refused_with_evidence"}
+    supported = abstention.get("answered_with_evidence", 0)
+    return {
+        f"{ABSTENTION}.{rate}": Fraction(abstention[count], supported + abstention[count])
+        for rate, count in wrong.items()
+        if abstention.get(rate) is not None
+    }
+
+
 def _share(part: int, whole: int) -> float | None:
     return rounded_mean(Decimal(part), whole) if whole else None
 
@@ -336,7 +368,9 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
         table = "documents" if chunks else "chunks"
         yield f"citation_coverage has no value: the database has no table {table!r}, or it is empty"
     yield from matching_warnings(scoring, scored)
-    treated = "counted as zero" if scoring.options.missing == "zero" else "left out (--missing zero counts them)"
+    yield from row_warnings(scoring)
+    left_out = "left out" if scoring.options.together else "left out (--missing zero counts them)"
+    treated = "counted as zero" if scoring.options.missing == "zero" else left_out
     traces = {run.run_id for run in scoring.runs if imported_from(config_of(run)) == "grounded"}
     for run_id, aggregate in scored.aggregates.items():
         ledger = aggregate.ledger
@@ -346,6 +380,83 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
             (ledger["rows"], ledger["unknown"]),
             MISSING_TRACES if run_id in traces else treated,
             "counted in totals only",
+        )
+
+
+def _queries_it_applies_to(scoring: Scoring) -> dict[str, list[int]]:
+    """For each run, to how many of its queries each metric of the scoring applies."""
+    if not scoring.metrics:
+        return {}
+    counts = ",\n    ".join(f"COUNT(CASE WHEN {metric.condition} THEN 1 END)" for metric in scoring.metrics)
+    return {run_id: found for run_id, *found in scoring.session.rows(compose("applicable", counts=counts))}
+
+
+def _null_warnings(
+    scoring: Scoring, totals: Mapping[str, Totals], applies: Mapping[str, Sequence[int]]
+) -> Iterator[str]:
+    """Metrics that are null for queries that they apply to: their means are over fewer queries than one would think."""
+    suspects = {
+        column.name
+        for run_id, counts in applies.items()
+        for metric, count in zip(scoring.metrics, counts, strict=True)
+        for column in metric.columns
+        if totals[run_id][column.name][1] < count
+    }
+    if not suspects:
+        return
+    # What is too large to be summed up has no part in a mean, but it is not null.
+    names = sorted(suspects)
+    values = ", ".join(f'COUNT("{name}")' for name in names)
+    found = scoring.session.rows(f"SELECT run_id, {values} FROM query_scores GROUP BY run_id")
+    given = {run_id: dict(zip(names, row, strict=True)) for run_id, *row in found}
+    for place, metric in enumerate(scoring.metrics):
+        columns = [column.name for column in metric.columns if column.name in suspects]
+        nulls = {
+            run_id: lacking
+            for run_id, counts in applies.items()
+            if (lacking := max((counts[place] - given[run_id][name] for name in columns), default=0)) > 0
+        }
+        if not nulls:
+            continue
+        first, *others = nulls
+        of = f" (in {counted(len(nulls), 'run')}, first {first})" if others else f" of run {first}"
+        whole = sum(applies[run_id][place] for run_id in nulls)
+        what = {"mean": "the mean", "sum": "the sum", "count": "the count"}.get(metric.aggregation, "the numbers")
+        yield (
+            f"`{metric.name}`: the expression was null for {sum(nulls.values()):,} of the"
+            f" {counted(whole, 'query', 'queries')} that it applies to{of}; they are left out of {what}"
+            " (COALESCE(…, 0) counts them as 0)"
+        )
+
+
+# Metrics that cannot change any more once k is beyond the last hit.
+_BY_DEPTH = ("hit_at_k", "support_recall_any_at_k", "citation_recall_at_k", "recall_at_k_doc")
+
+
+def _depth_warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
+    """A k that was asked for and that lies beyond the hits that a run holds: it says nothing new."""
+    if not scoring.options.extra_ks:
+        return
+    scoring.session.need("run_depths")
+    depths = dict(scoring.session.rows("SELECT run_id, depth FROM run_depths"))
+    groups: dict[tuple[str, int, tuple[int, ...]], list[str]] = {}
+    for run in scoring.runs:
+        depth, counts = depths.get(run.run_id), scored.aggregates[run.run_id].counts
+        metric = next((name for name in _BY_DEPTH if counts(name).get("scored")), None)
+        if depth is None or metric is None:
+            continue
+        # A run that asked for more hits than came back holds all that there are.
+        asked = max(depth, eval_k(config_of(run), default=0))
+        if beyond := tuple(k for k in sorted(set(scoring.options.extra_ks)) if k > asked):
+            groups.setdefault((metric, depth, beyond), []).append(run.run_id)
+    for (metric, depth, beyond), run_ids in groups.items():
+        names = " and ".join(short_name(f"{metric}.{k}") for k in beyond)
+        one = len(run_ids) == 1
+        whose = f"run {run_ids[0]}" if one else f"{len(run_ids):,} runs, first {run_ids[0]},"
+        equal = "equals" if len(beyond) == 1 else "equal"
+        yield (
+            f"{names} of {whose} {equal} {short_name(f'{metric}.{depth}')}:"
+            f" {'the run holds' if one else 'they hold'} {counted(depth, 'hit')} per query at most"
         )
 
 

@@ -1,5 +1,5 @@
 """What `score` keeps in the database beside the numbers: where the chunks stood that labels and hits name, and the
-labels themselves.
+labels themselves, and what the rows were known by.
 
 Re-indexing replaces the table `chunks`. What was archived before is still there years later, keyed by chunk and
 chunker version, so that runs and labels of an older chunker can be compared with newer ones. Labels are kept as long
@@ -9,12 +9,13 @@ as a stored number was made with them, so that it can be told what a change of l
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from kbeval.engine import Session
 from kbeval.golden import Golden
+from kbeval.rowmarks import RowMarks
 from kbeval.sqlfiles import read_sql
 
 # chunk_id, chunker_version, policy_hash, doc_id, the spans as stored, tokens, and where they were seen: the table
@@ -83,6 +84,7 @@ class Kept:
 
     spans: Sequence[ChunkSpans] = ()
     golden: Golden | None = None
+    row_marks: Mapping[str, RowMarks] = field(default_factory=dict)
 
     def write(self, connection: sqlite3.Connection) -> None:
         """Write into an open transaction, which alone decides whether any of it is kept."""
@@ -90,6 +92,11 @@ class Kept:
         if self.spans:
             _make_table(connection)
             connection.executemany(_UPSERT, ((*row, now) for row in self.spans))
+        if self.row_marks:
+            connection.execute(read_sql("rows.sql"))
+            marks = ((run_id, *found) for run_id, found in sorted(self.row_marks.items()))
+            connection.executemany("INSERT OR REPLACE INTO kbeval_rows VALUES (?, ?, ?)", marks)
+            connection.execute("DELETE FROM kbeval_rows WHERE run_id NOT IN (SELECT run_id FROM eval_runs)")
         if self.golden is not None:
             connection.execute(read_sql("golden.sql"))
             labels = (self.golden.hash, self.golden.packed(), now)

@@ -19,22 +19,35 @@ from numpy.typing import NDArray
 from kbeval.aggregates import Scored, aggregate_runs, whose_chunks
 from kbeval.comparison import EXACT, FALLBACK, KINDS, CompareReport, Comparison, QueryComparison
 from kbeval.configs import Difference, broken_invariants, changed_parts, config_diff, config_of, eval_k, is_readable
-from kbeval.errors import BadRowsError, KbevalError
+from kbeval.errors import BadRowsError, KbevalError, UsageError
 from kbeval.exact import LARGEST
 from kbeval.golden import Golden
-from kbeval.metrics import Metric, find_column, find_metric, long_name
+from kbeval.metrics import NEITHER, Metric
 from kbeval.model import AggregateMetrics
+from kbeval.names import Names, once_meant
 from kbeval.overlap import SIDES, coarse_labels, pairs_under_other_rules
 from kbeval.runs import Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sources.opening import Source, with_or_without_copy
-from kbeval.stats import RESAMPLES, SEED, Pairs, Significance, assess, verdict
+from kbeval.stats import RESAMPLES, SEED, Pairs, assess, verdict
 from kbeval.text import counted
 
 if TYPE_CHECKING:
     import polars as pl
 
-HEADLINE = "mrr"
+# The metric that labels are about, by kind of label, the finest kind first. `groundedness` counts answers without a
+# rule, so it is about no label.
+_ABOUT_LABELS = (
+    "mrr",
+    "support_mrr",
+    "recall_at_k_doc.10",
+    "answer_precision",
+    "groundedness_checked",
+    "refusal_correctness",
+    "abstention_accuracy",
+)
+_LAST_RESORT = "groundedness"
+_KINDS_OF_NUMBER = {"count": "count", "sum": "sum", "percentiles": "percentile"}
 _CAUSES = ("presence", "failure", "ranking", "places", "refusal", "rules", "citations", "configuration")
 
 
@@ -167,10 +180,8 @@ class _Compare:
         if self.options.ignore_invariants:
             self.warnings += [f"the runs differ in {what}" for what in broken]
             return
-        again = f"kbeval score {self.run_a.run_id} {self.run_b.run_id}"
-        advice = f"score both again ('{again}'), or say --ignore-invariants" if "scored" in broken[-1] else None
         msg = f"{self.run_a.run_id} and {self.run_b.run_id} must not be compared: they differ in {'; in '.join(broken)}"
-        raise IncomparableError(f"{msg}; {advice or '--ignore-invariants compares them all the same'}")
+        raise IncomparableError(f"{msg}; --ignore-invariants compares them all the same")
 
     # --- the report ----------------------------------------------------------------------------------
 
@@ -205,7 +216,7 @@ class _Compare:
             return
         yield from coarse_labels(scoring.session)
         answers = {
-            rule: verdict(assess(numbers, resamples=self.options.resamples, seed=self.options.seed), HEADLINE).answer
+            rule: verdict(assess(numbers, resamples=self.options.resamples, seed=self.options.seed), "mrr").answer
             for rule, numbers in pairs_under_other_rules(scoring.session, scoring.options.overlap_of, pairs)
             if numbers
         }
@@ -220,6 +231,7 @@ class _Compare:
 
     def load(self, scoring: Scoring) -> list[Difference]:
         """Hand the comparison itself to the session, then build everything that reads from it."""
+        self.warnings += _other_labels(scoring)
         differences = config_diff(config_of(self.run_a), config_of(self.run_b))
         changed = changed_parts(differences)
         k_a, k_b = (eval_k(config_of(run)) for run in (self.run_a, self.run_b))
@@ -244,7 +256,7 @@ class _Compare:
 
     def _pairs(self, scoring: Scoring) -> tuple[list[str], dict[str, Pairs]]:
         """The values of the queries that both runs have, metric by metric, in the order of the query ids."""
-        columns = _tested_columns(scoring.metrics, self.options.only)
+        columns = _tested_columns(scoring, self.options.only)
         values = ", ".join(f'a."{name}", b."{name}"' for name, _ in columns)
         found = scoring.session.execute(
             f"SELECT a.query_id, {values} FROM compared AS c"
@@ -259,7 +271,7 @@ class _Compare:
             name: Pairs(
                 sides[2 * place],
                 sides[2 * place + 1],
-                higher_is_better=metric.higher_is_better,
+                better=metric.better,
                 # Chunks of other sizes bring the same text in more or fewer hits.
                 decides=metric.across_chunkers or self.versions[0] == self.versions[1],
             )
@@ -274,10 +286,11 @@ class _Compare:
         per_query: Sequence[QueryComparison],
     ) -> Comparison:
         a, b = (aggregates.get(run.run_id, AggregateMetrics()) for run in (self.run_a, self.run_b))
-        significance = assess(pairs, resamples=self.options.resamples, seed=self.options.seed)
-        ordered = _in_order(significance, a, b)
+        ordered = _in_order(pairs, a, b)
+        significance = assess(ordered, resamples=self.options.resamples, seed=self.options.seed)
         kinds = Counter(one.kind for one in per_query)
-        return Comparison(a, b, ordered, verdict(ordered, HEADLINE), {kind: kinds[kind] for kind in KINDS})
+        said = verdict(significance, _headline(ordered))
+        return Comparison(a, b, significance, said, {kind: kinds[kind] for kind in KINDS})
 
     def _slices(
         self,
@@ -303,17 +316,23 @@ class _Compare:
             yield name, self._comparison(aggregates, part, [one for one in per_query if one.query_id in inside])
 
 
-def _tested_columns(metrics: Sequence[Metric], only: Sequence[str]) -> list[tuple[str, Metric]]:
+def _tested_columns(scoring: Scoring, only: Sequence[str]) -> list[tuple[str, Metric]]:
     """The numbers that are means over queries; `only` these, where it names any."""
-    means = [metric for metric in metrics if metric.aggregation == "mean"]
-    if not only:
-        return [(column.name, metric) for metric in means for column in metric.columns]
-    found: dict[str, Metric] = {}
-    for name in only:
-        metric = find_metric(means, name)
-        columns = (find_column(means, name),) if "." in long_name(name) else metric.columns
-        found.update((column.name, metric) for column in columns)
-    return list(found.items())
+    means = {column: metric for metric in scoring.metrics if metric.aggregation == "mean" for column in metric.columns}
+    names = Names(scoring.catalogue)
+    found = {}
+    for text in only:
+        named = names.numbers(text)
+        metric = names.metric(text)
+        if metric.aggregation != "mean":
+            why = "which is no mean over queries, so there is no difference to test"
+            msg = f"{metric.name} is a {_KINDS_OF_NUMBER[metric.aggregation]}, {why}{once_meant(metric.name)}"
+            raise UsageError(msg)
+        if not means.keys() & set(named):
+            msg = f"{metric.name} applies to no query of these runs{once_meant(metric.name)}; leave it out of --only"
+            raise UsageError(msg)
+        found.update({name: metric for name in named if name in means})
+    return [(name.long, metric) for name, metric in (found if only else means).items()]
 
 
 def _floats(column: Any) -> NDArray[np.float64]:  # noqa: ANN401  (an array, masked where a value is missing)
@@ -321,12 +340,37 @@ def _floats(column: Any) -> NDArray[np.float64]:  # noqa: ANN401  (an array, mas
     return np.where(np.abs(values) < LARGEST, values, np.nan)
 
 
-def _in_order(
-    significance: Mapping[str, Significance], a: AggregateMetrics, b: AggregateMetrics
-) -> dict[str, Significance]:
+def _in_order(pairs: Mapping[str, Pairs], a: AggregateMetrics, b: AggregateMetrics) -> dict[str, Pairs]:
     names = [*a.numbers(), *b.numbers()]
     order = {name: place for place, name in reversed(list(enumerate(names)))}
-    return {name: significance[name] for name in sorted(significance, key=lambda name: (order.get(name, 0), name))}
+    return {name: pairs[name] for name in sorted(pairs, key=lambda name: (order.get(name, 0), name))}
+
+
+def _headline(pairs: Mapping[str, Pairs]) -> str | None:
+    """The metric that the labels are about: each query counts for the finest kind of label that it has."""
+    tested = {name: ~(np.isnan(one.a) | np.isnan(one.b)) for name, one in pairs.items() if one.decides}
+    counts: dict[str, int] = {}
+    labelled = np.zeros(len(next(iter(tested.values()), ())), dtype=bool)
+    for name in _ABOUT_LABELS:
+        if name in tested:
+            counts[name] = int((tested[name] & ~labelled).sum())
+            labelled |= tested[name]
+    if any(counts.values()):
+        return max(counts, key=lambda name: counts[name])
+    decisive = [name for name, applies in tested.items() if applies.any() and pairs[name].better != NEITHER]
+    return next((name for name in decisive if name != _LAST_RESORT), None)
+
+
+def _other_labels(scoring: Scoring) -> Iterator[str]:
+    """Stored numbers that were made with other labels than these are not what is compared."""
+    labels = scoring.golden.hash
+    others = [run.run_id for run in scoring.runs if run.scored_with("golden") not in (None, labels)]
+    if others:
+        were = "was" if len(others) == 1 else "were"
+        yield (
+            f"{' and '.join(others)} {were} last scored with another golden file:"
+            f" both runs are computed afresh, with {scoring.golden.path} as it is now"
+        )
 
 
 def _doubts(scoring: Scoring, report: CompareReport, common: int) -> Iterator[str]:

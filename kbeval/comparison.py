@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kbeval.configs import Difference
-from kbeval.exact import difference
-from kbeval.model import CONTRACT, AggregateMetrics, Number, number_parts
+from kbeval.exact import difference, rounded
+from kbeval.model import CONTRACT, AggregateMetrics, Number
+from kbeval.names import Name
 from kbeval.render.table import json_text
 from kbeval.stats import Significance, Verdict
 
@@ -59,9 +60,10 @@ class Delta:
     name: str
     a: Number
     b: Number
+    # Of the stored numbers, and of the exact ones, rounded once: the first is for programs, the second for people.
     delta: Number
+    exact_delta: Number
     significance: Significance | None
-    higher_is_better: bool | None
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,9 @@ class Comparison:
     counts: Mapping[str, int]
 
     def deltas(self) -> dict[str, Any]:
-        """What B has more than A, in the stored numbers, in the shape of the aggregates; null where either has none."""
+        """What B has more than A, in the stored numbers, in the shape of the aggregates; null where either has none,
+        or was scored on no query.
+        """
         a, b = self._numbers()
         found: dict[str, Any] = {}
         for name in _ordered(a, b):
@@ -92,14 +96,15 @@ class Comparison:
         a, b = self._numbers()
         found = []
         for name in _ordered(a, b):
-            one = self.significance.get(name)
-            better = one.higher_is_better if one is not None else None
-            found.append(Delta(name, a.get(name), b.get(name), difference(a.get(name), b.get(name)), one, better))
+            stored = difference(a.get(name), b.get(name))
+            exact = self._exact_difference(name) if isinstance(stored, float) else stored
+            shown = stored if exact is None else exact
+            found.append(Delta(name, a.get(name), b.get(name), stored, shown, self.significance.get(name)))
         return found
 
-    def sides(self, row: Delta) -> tuple[tuple[AggregateMetrics, Number], tuple[AggregateMetrics, Number]]:
-        """A number of both runs, each beside the aggregate that it is from."""
-        return (self.aggregate_a, row.a), (self.aggregate_b, row.b)
+    def _exact_difference(self, name: str) -> float | None:
+        a, b = self.aggregate_a.exact.get(name), self.aggregate_b.exact.get(name)
+        return None if a is None or b is None else rounded(float(b - a))
 
     def _numbers(self) -> tuple[dict[str, Number], dict[str, Number]]:
         return self.aggregate_a.numbers(), self.aggregate_b.numbers()
@@ -230,11 +235,11 @@ class CompareReport:
         rows = []
         for slice_name, part in [(None, self.whole), *self.slices.items()]:
             for row in part.rows():
-                metric, k = number_parts(row.name)
+                name = Name.parse(row.name)
                 one = row.significance
                 tested = (one.n, one.low, one.high, one.p, one.p_holm, one.holds) if one else (None,) * 6
                 numbers = (None if value is None else float(value) for value in (row.a, row.b, row.delta))
-                rows.append((slice_name, metric, k, *numbers, *tested))
+                rows.append((slice_name, name.without_k, name.k, *numbers, *tested))
         return pl.DataFrame(rows, schema=schema, orient="row")
 
 
@@ -243,8 +248,8 @@ def _ordered(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     order = {name: place for place, name in enumerate(CONTRACT)}
 
     def place(name: str) -> tuple[int, str, int]:
-        metric, k = number_parts(name)
-        return order.get(metric.partition(".")[0], len(order)), metric, k or 0
+        parsed = Name.parse(name)
+        return order.get(parsed.metric, len(order)), parsed.without_k, parsed.k or 0
 
     return sorted(a.keys() | b.keys(), key=place)
 

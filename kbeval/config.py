@@ -41,6 +41,7 @@ KEYS: dict[str, type] = {
     "runs_dir": str,
     "metrics": dict,
     "gates": dict,
+    "check": dict,
 }
 _PATHS = ("db", "golden", "metrics_dir", "runs_dir")
 _NAMES = {str: "text", int: "a whole number", float: "a number", list: "a list", dict: "a table"}
@@ -86,8 +87,23 @@ def _read(path: Path) -> dict[str, Any]:
         raise UsageError(msg) from error
 
 
+def _check_findings(path: Path, table: Mapping[str, Any]) -> None:
+    """`[check] ignore`: the codes of findings."""
+    from kbeval.findings import known_codes
+    from kbeval.text import did_you_mean
+
+    for key, value in table.items():
+        if key != "ignore":
+            msg = f"{path}: unknown key 'check.{key}'{did_you_mean(key, ['ignore']) or '; known is check.ignore'}"
+            raise UsageError(msg)
+        if not isinstance(value, list) or not all(isinstance(code, str) for code in value):
+            msg = f"{path}: check.ignore must be a list of text, the codes of findings"
+            raise UsageError(msg)
+        known_codes(value, f"{path}: check.ignore")
+
+
 def _checked(path: Path, table: Mapping[str, Any]) -> Config:
-    from kbeval.metrics import did_you_mean
+    from kbeval.text import did_you_mean
 
     values: dict[str, Any] = {}
     for key, value in table.items():
@@ -101,9 +117,13 @@ def _checked(path: Path, table: Mapping[str, Any]) -> Config:
             raise UsageError(msg)
         values[key] = str(path.parent / str(value)) if key in _PATHS else value
     _check_values(path, values)
-    for name, expression in values.get("metrics", {}).items():
-        if not isinstance(expression, str):
-            msg = f"{path}: metric {name} must be text, an SQL aggregate expression"
+    for name, metric in values.get("metrics", {}).items():
+        is_table = isinstance(metric, dict) and isinstance(metric.get("expression"), str)
+        if not isinstance(metric, str) and not is_table:
+            msg = (
+                f"{path}: metric {name} must be text, an SQL aggregate expression, or a table"
+                ' like { expression = "MAX(rank)", better = "lower" }'
+            )
             raise UsageError(msg)
     return Config(path, values)
 
@@ -126,3 +146,4 @@ def _check_values(path: Path, values: Mapping[str, Any]) -> None:
     if any("\0" in str(values.get(key, "")) for key in _PATHS):
         msg = f"{path}: a path must not hold a NUL character"
         raise UsageError(msg)
+    _check_findings(path, values.get("check", {}))

@@ -51,6 +51,16 @@ class GoldenError(KbevalError):
             super().__init__(f"{path}: {len(faults):,} faults in the golden file; correct them first:", faults)
 
 
+class RepeatedRowsError(KbevalError):
+    """Runs with several rows for one query; each row names its run and query."""
+
+    def __init__(self, faults: Sequence[str], runs: int, what: str = "cannot be scored") -> None:
+        self.faults = list(faults)
+        which = "it has" if runs == 1 else "they have"
+        why = f"{which} several rows for one query and it is not clear which of them counts"
+        super().__init__(f"{counted(runs, 'run')} {what}, because {why}; keep one of each:", faults)
+
+
 class BadRowsError(KbevalError):
     """Stored rows that cannot be read; each names its run and query."""
 

@@ -9,6 +9,7 @@ hair below; ties are decided with a tolerance of 1e-13, far above that error and
 from __future__ import annotations
 
 from decimal import Decimal, localcontext
+from fractions import Fraction
 
 SCALE = 15
 # Up to 1e15, so that the sum of a hundred million of them still fits; larger values count as none.
@@ -26,6 +27,11 @@ def rounded_mean(total: Decimal, count: int) -> float:
     magnitude: int = (2 * abs(units) + step + 2 * tolerance) // (2 * step)
     signed = magnitude if units >= 0 else -magnitude
     return float(signed) / float(10**DECIMALS)
+
+
+def exact_mean(total: Decimal, count: int) -> Fraction:
+    """The same mean before rounding."""
+    return Fraction(int(total.scaleb(SCALE)), 10**SCALE * count)
 
 
 def rounded(value: float) -> float | None:

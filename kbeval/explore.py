@@ -24,13 +24,12 @@ from kbeval.configs import config_of, without_secrets
 from kbeval.engine import Session
 from kbeval.errors import UsageError
 from kbeval.golden import Golden, load_golden
-from kbeval.metrics import did_you_mean
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sources.stamps import Stamp, Times, Watch, times
 from kbeval.sqlfiles import read_sql
 from kbeval.statements import Statement, query_error, read_statements
 from kbeval.tables import COMPARE, Table, read_by, tables
-from kbeval.text import counted
+from kbeval.text import counted, did_you_mean
 
 if TYPE_CHECKING:
     import polars as pl
@@ -86,6 +85,7 @@ class Explorer:
         self._outline: Outline | None = None
         self._comparisons = Comparisons(self.database, options)
         self._told_matching = False
+        self._warnings: dict[str, None] = {}
 
     # The session and its snapshot are made when they are first needed, and anew when they are of no use any more.
 
@@ -102,6 +102,7 @@ class Explorer:
             self._seen = self._fingerprint()
             self._open = self._stack.enter_context(open_scoring(self.database, self._labels, None, self._options))
             prepare(self._open)
+            self._warnings.update(dict.fromkeys(left_out(self._open)))
         return self._open
 
     @property
@@ -151,7 +152,9 @@ class Explorer:
 
     def take_warnings(self) -> list[str]:
         """What must be said next to the answers so far, each once."""
-        return [*self._comparisons.take_warnings(), *self._matched_otherwise()]
+        found = [*self._warnings, *self._comparisons.take_warnings(), *self._matched_otherwise()]
+        self._warnings.clear()
+        return found
 
     def _matched_otherwise(self) -> Iterator[str]:
         """Runs whose hits are matched here in another way than in their stored numbers; said once."""
@@ -267,6 +270,13 @@ class Explorer:
         if self._outline is None:
             self._outline = Outline(self._options)
         return Schema(table, self._outline.columns(table.name))
+
+
+def left_out(scoring: Scoring) -> Iterator[str]:
+    """What to say about runs that are stored and cannot be asked about, one line for each."""
+    first = {row.run_id: row for row in reversed(scoring.repeated_rows)}
+    for run_id, row in sorted(first.items()):
+        yield f"run {run_id} is left out: query {row.query_id} has {row.count:,} rows; keep one of each"
 
 
 def prepare(scoring: Scoring) -> None:

@@ -6,26 +6,29 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import Any
 
 from kbeval.aggregates import score_runs
 from kbeval.compare import CompareOptions, compare_runs
 from kbeval.comparison import FALLBACK, CompareReport
 from kbeval.errors import BadRowsError, UsageError
-from kbeval.exact import difference
 from kbeval.golden import Golden
-from kbeval.metrics import PERCENTILES, Metric, did_you_mean, find_column, find_metric, long_name
+from kbeval.limits import as_stored, as_written, limit_text, side, telling, telling_change
+from kbeval.metrics import HIGHER, Metric, refuse_neither
 from kbeval.model import AggregateMetrics, Number
-from kbeval.text import counted
+from kbeval.names import ABSTENTION_RATES, Name, Names, ks_named, once_meant
+from kbeval.runs import find_baseline, find_run
+from kbeval.sources.opening import stored_runs
+from kbeval.text import counted, did_you_mean
 
 # What may stand in the config file's [gates], and on the command line with dashes.
 LIMITS = ("min", "max", "max_drop", "min_scored")
-CONFIG_KEYS = (*LIMITS, "max_missing", "no_regressions", "baseline")
-# Numbers of the section `abstention` that limits are put on; the others are counts.
-ABSTENTION = ("abstention.unsupported_rate", "abstention.over_cautious_rate")
-_NEED_BASELINE = ("max_drop", "no_regressions")
-# Limits are decimals; a number that is exactly at its limit passes.
-_TOLERANCE = 1e-9
+# Those that are on or off.
+SWITCHES = ("no_regressions", "not_worse")
+CONFIG_KEYS = (*LIMITS, "max_missing", *SWITCHES, "baseline")
+_NEED_BASELINE = ("max_drop", *SWITCHES)
+_MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,10 @@ class Gate:
 
     def __str__(self) -> str:
         option = f"--{self.kind.replace('_', '-')}"
-        if self.kind == "no_regressions":
+        if self.kind in SWITCHES:
             return option
-        return f"{option} {self.limit:g}" if self.metric is None else f"{option} {self.metric}={self.limit:g}"
+        limit = limit_text(self.limit)
+        return f"{option} {limit}" if self.metric is None else f"{option} {self.metric}={limit}"
 
 
 @dataclass(frozen=True)
@@ -51,9 +55,11 @@ class GateResult:
     value: Number
     passed: bool
     why: str
+    # The queries that it is about; `why` names only the first of many.
+    queries: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return {
+        found = {
             "gate": self.gate.kind,
             "metric": self.gate.metric,
             "limit": self.gate.limit,
@@ -61,6 +67,7 @@ class GateResult:
             "pass": self.passed,
             "why": self.why,
         }
+        return {**found, "queries": list(self.queries)} if self.gate.kind == "no_regressions" else found
 
 
 @dataclass(frozen=True)
@@ -117,7 +124,7 @@ def read_gates(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
         if key not in CONFIG_KEYS:
             msg = f"{origin}: unknown key {key!r} in [gates]{did_you_mean(key, CONFIG_KEYS)}"
             raise UsageError(msg)
-        wanted = dict if key in LIMITS else bool if key == "no_regressions" else str if key == "baseline" else int
+        wanted = dict if key in LIMITS else bool if key in SWITCHES else str if key == "baseline" else int
         if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
             shape = {dict: "a table of metric = number", bool: "true or false", str: "text", int: "a whole number"}
             msg = f"{origin}: {key} in [gates] must be {shape[wanted]}"
@@ -136,38 +143,24 @@ def read_gates(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
 def make_gates(table: Mapping[str, Any], metrics: Sequence[Metric]) -> list[Gate]:
     """Gates from limits by kind, each with its one name; raises UsageError where a metric does not exist."""
     found: dict[tuple[str, str | None], Gate] = {}
+    names = Names(metrics)
     for kind in LIMITS:
-        for name, limit in table.get(kind, {}).items():
-            metric = find_metric(metrics, name).name if kind == "min_scored" else _number_name(metrics, name)
-            found[kind, metric] = Gate(kind, metric, limit)
+        for text, limit in table.get(kind, {}).items():
+            name = names.metric(text).name if kind == "min_scored" else names.number(text).long
+            if kind == "max_drop" and name not in ABSTENTION_RATES:
+                refuse_neither(names.metric(text), f"--max-drop {text} has no direction; use --min or --max")
+            found[kind, name] = Gate(kind, name, limit)
     if table.get("max_missing") is not None:
         found["max_missing", None] = Gate("max_missing", None, table["max_missing"])
-    if table.get("no_regressions"):
-        found["no_regressions", None] = Gate("no_regressions", None, 0)
+    for kind in SWITCHES:
+        if table.get(kind):
+            found[kind, None] = Gate(kind, None, 0)
     return list(found.values())
-
-
-def _number_name(metrics: Sequence[Metric], name: str) -> str:
-    if name in ABSTENTION:
-        return name
-    metric = find_metric(metrics, name)
-    if metric.aggregation == "percentiles":
-        part = name.partition(".")[2]
-        if part not in PERCENTILES:
-            msg = f"{name!r} has several values: say which, like {metric.name}.{PERCENTILES[0]}"
-            raise UsageError(msg)
-        return f"{metric.name}.{part}"
-    if metric.ks and "." not in long_name(name):
-        msg = f"{name!r} has several values: say which, like {metric.columns[0].name}"
-        raise UsageError(msg)
-    return find_column(metrics, name).name
 
 
 def ks_of(table: Mapping[str, Any]) -> list[int]:
     """The values of k that gates name, so that they are computed."""
-    names = [name for kind in ("min", "max", "max_drop") for name in table.get(kind, {})]
-    ks = (long_name(name).partition(".")[2] for name in names)
-    return sorted({int(k) for k in ks if k.isascii() and k.isdigit() and 0 < int(k) < 10**9})
+    return ks_named(name for kind in ("min", "max", "max_drop") for name in table.get(kind, {}))
 
 
 # --- judging -----------------------------------------------------------------------------------------
@@ -183,23 +176,32 @@ def check_gates(
 ) -> GateReport:
     """Score a run, compare it with the baseline where the table names one, and hold it against its gates.
 
-    `table` is what [gates] in a config file may hold: {"min": {"hit_at_k.5": 0.8}, "max_missing": 0, …}.
+    `table` is what [gates] in a config file may hold: {"min": {"hit_at_k.5": 0.8}, "max_missing": 0, …}. Its `baseline`
+    may be `previous`, `~N` or `latest~N`: so many runs before the gated one in its suite.
     """
     options = options or CompareOptions()
-    baseline = table.get("baseline")
     scoring = replace(options.scoring, extra_ks=(*options.scoring.extra_ks, *ks_of(table)))
     gates = make_gates(table, scoring.metrics())
     if not gates:
         msg = "there are no gates: give --min METRIC=VALUE, --max, …, or [gates] in kbeval.toml"
         raise UsageError(msg)
-    if baseline is None:
+    stored = stored_runs(db)
+    gated = find_run(stored, run, str(db), options.scoring.suite)
+    # Both are settled, and the baseline need not be of the suite.
+    options = replace(options, scoring=replace(scoring, suite=None))
+    if table.get("baseline") is None:
         if needy := next((gate for gate in gates if gate.kind in _NEED_BASELINE), None):
             msg = f"{needy} needs something to compare with: --baseline RUN"
             raise UsageError(msg)
-        return _alone(run, gates, db, golden, replace(options, scoring=scoring))
-    report = compare_runs(baseline, run, db=db, golden=golden, options=replace(options, scoring=scoring))
+        return _alone(gated.run_id, gates, db, golden, options)
+    baseline = find_baseline(stored, table["baseline"], gated, str(db))
+    report = compare_runs(baseline.run_id, gated.run_id, db=db, golden=golden, options=options)
     results = [_judged(gate, report.aggregate_b, scoring.metrics(), report) for gate in gates]
     warnings = list(report.warnings)
+    if baseline.run_id == gated.run_id:
+        warnings.insert(
+            0, f"the baseline is {gated.run_id} itself, so nothing can be worse; name another with --baseline"
+        )
     if report.chunker_version_match == FALLBACK:
         warnings.insert(0, "the chunkers differ, so both runs were matched by spans, for every gate")
     return GateReport(report.run_b, report.run_a, results, warnings)
@@ -231,42 +233,64 @@ def _judged(
         missing = int(aggregate.ledger.get("missing", 0))
         said = f"no row for {counted(missing, 'golden query', 'golden queries')}"
         return _said(gate, missing, said, passed=missing <= gate.limit)
-    if gate.kind == "no_regressions" and report is not None:
-        lost = report.of_kind("regression")
-        some = ", ".join(one.query_id for one in lost[:3]) + (", …" if len(lost) > 3 else "")
-        said = f"{counted(len(lost), 'regression')}: {some}" if lost else "no regression"
-        return _said(gate, len(lost), said, passed=not lost)
+    if report is not None and gate.kind in SWITCHES:
+        return _switched(gate, report)
     name = gate.metric or ""
-    value = _value(aggregate, name)
-    if value is None:
-        return _said(gate, None, f"{name} has no value: it applies to no query of this run", passed=False)
+    value, exact = _value(aggregate, name)
+    if value is None or exact is None:
+        why = f"{name} has no value: it applies to no query of this run{once_meant(name)}"
+        return _said(gate, None, why, passed=False)
     if gate.kind == "max_drop":
-        before = None if report is None else _value(report.aggregate_a, name)
-        higher = name not in ABSTENTION and find_metric(metrics, name).higher_is_better
-        return _dropped(gate, before, value, higher_is_better=higher)
-    above = value - gate.limit if gate.kind == "min" else gate.limit - value
-    return _said(gate, value, f"{name} is {value:g}", passed=above >= -_TOLERANCE)
+        before = (None, None) if report is None else _value(report.aggregate_a, name)
+        higher = name not in ABSTENTION_RATES and Names(metrics).metric(name).better == HIGHER
+        return _dropped(gate, before, (value, exact), higher_is_better=higher)
+    text = telling(exact, value, gate.limit)
+    place = side(exact, as_written(gate.limit))
+    passed = place >= 0 if gate.kind == "min" else place <= 0
+    return _said(gate, value if text in as_stored(value) else float(text), f"{name} is {text}", passed=passed)
 
 
-def _dropped(gate: Gate, before: Number, value: float, *, higher_is_better: bool) -> GateResult:
-    if before is None:
+def _switched(gate: Gate, report: CompareReport) -> GateResult:
+    if gate.kind == "not_worse":
+        # Where some numbers got better and others worse, it is worse in those.
+        worse = [Name.parse(name).short for name in report.verdict.worse]
+        said = f"worse in {', '.join(worse)}" if worse else report.verdict.answer
+        return _said(gate, len(worse), said, passed=not worse)
+    lost = [one.query_id for one in report.of_kind("regression")]
+    some = ", ".join(lost[:_MOST_NAMED]) + (", …" if len(lost) > _MOST_NAMED else "")
+    said = f"{counted(len(lost), 'regression')}: {some}" if lost else "no regression"
+    return replace(_said(gate, len(lost), said, passed=not lost), queries=lost)
+
+
+Value = tuple[Number, Fraction | None]
+
+
+def _dropped(gate: Gate, before: Value, after: tuple[float, Fraction], *, higher_is_better: bool) -> GateResult:
+    stored_before, exact_before = before
+    if stored_before is None or exact_before is None:
         return _said(
             gate, None, f"{gate.metric} has no value in the baseline: it applies to no query there", passed=False
         )
-    change = difference(before, value) or 0
+    stored, exact = after
+    change = exact - exact_before
     worse = -change if higher_is_better else change
-    said = f"{gate.metric} went from {before:g} to {value:g}"
-    return _said(gate, change, said, passed=worse <= gate.limit + _TOLERANCE)
+    old, new = telling_change((exact_before, stored_before), (exact, stored), gate.limit)
+    difference = Fraction(new) - Fraction(old)
+    shown = int(difference) if isinstance(stored, int) and isinstance(stored_before, int) else float(difference)
+    said = f"{gate.metric} went from {old} to {new}"
+    return _said(gate, shown, said, passed=side(worse, as_written(gate.limit)) <= 0)
 
 
 def _said(gate: Gate, value: Number, said: str, *, passed: bool) -> GateResult:
+    limit = limit_text(gate.limit)
     wanted = {
-        "min": f"at least {gate.limit:g}",
-        "max": f"at most {gate.limit:g}",
-        "max_drop": f"worse by at most {gate.limit:g}",
-        "min_scored": f"at least {gate.limit:g}",
-        "max_missing": f"at most {gate.limit:g}",
+        "min": f"at least {limit}",
+        "max": f"at most {limit}",
+        "max_drop": f"worse by at most {limit}",
+        "min_scored": f"at least {limit}",
+        "max_missing": f"at most {limit}",
         "no_regressions": "none",
+        "not_worse": "worse in none",
     }
     return GateResult(gate, value, passed, said if passed else f"{said}; wanted: {wanted[gate.kind]}")
 
@@ -276,7 +300,9 @@ def _scored(aggregate: AggregateMetrics, metric: str) -> int:
     return int(counts.get("scored", 0))
 
 
-def _value(aggregate: AggregateMetrics, name: str) -> Number:
-    """A number that was scored on no query is no number, whatever stands in for it in the JSON."""
-    has_value = name in ABSTENTION or _scored(aggregate, name.partition(".")[0])
-    return aggregate.value(name) if has_value else None
+def _value(aggregate: AggregateMetrics, name: str) -> Value:
+    """A number as stored, and exactly. One that was scored on no query is none, whatever stands in for it."""
+    if name not in ABSTENTION_RATES and not _scored(aggregate, Name.parse(name).metric):
+        return None, None
+    value = aggregate.value(name)
+    return value, None if value is None else aggregate.exact_value(name)

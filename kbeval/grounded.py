@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kbeval.aggregates import MISSING_TRACES, bad_rows, gap_warnings, numbers_of, run_totals
 from kbeval.engine import Session
@@ -13,9 +14,10 @@ from kbeval.errors import BadRowsError, UsageError
 from kbeval.golden import Golden, load_golden
 from kbeval.golden.quick import read_quickly
 from kbeval.jsonlines import file_size, is_openable
-from kbeval.metrics import did_you_mean
+from kbeval.limits import as_written, limit_text, side, telling
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sources.traces import RUN_ID, is_right, open_trace
+from kbeval.text import did_you_mean
 
 # What each gate is about, and whether it is a least or a most.
 GATES = {
@@ -55,39 +57,59 @@ def parse_gates(text: str) -> dict[str, float]:
     return found
 
 
+class TraceScores(NamedTuple):
+    """The numbers of a trace as they are printed, what to know about them, and what to say of each gate that fails."""
+
+    found: dict[str, Any]
+    warnings: list[str]
+    failed: list[str]
+
+
 def score_trace(
     gold: str, trace: str, *, k: int = DEFAULT_K, gates: Mapping[str, float] | None = None, options: ScoreOptions
-) -> tuple[dict[str, Any], list[str]]:
-    """The numbers of a trace, and what to know about them."""
+) -> TraceScores:
+    """Score a trace, and hold it against its gates."""
     gates = DEFAULT_GATES if gates is None else gates
     metrics = [*COUNTS, *(metric for metric, _ in GATES.values()), "citation_recall_at_k"]
     options = replace(options, extra_ks=(*options.extra_ks, k), only=metrics, cache="off", match="exact")
-    numbers, warnings = _read_quickly(Path(gold), Path(trace), options) or _read_exactly(gold, Path(trace), options)
+    read = _read_quickly(Path(gold), Path(trace), options) or _read_exactly(gold, Path(trace), options)
+    numbers = read.numbers
+    failed = _failed_gates(numbers, gates, read.exact)
     found = {
         **{name: numbers[name] for name in COUNTS},
         **{NAMES[gate]: numbers[metric] for gate, (metric, _) in GATES.items()},
         "recall@k": numbers["citation_recall_at_k"][k],
         "k": k,
         "gates": dict(gates),
+        "pass": not failed,
     }
-    return {**found, "pass": not failed_gates(found)}, warnings
+    return TraceScores(found, read.warnings, failed)
 
 
-def failed_gates(found: Mapping[str, Any]) -> list[str]:
-    """What to say of each gate that the numbers do not keep."""
+def _failed_gates(numbers: Mapping[str, Any], gates: Mapping[str, float], exact: Mapping[str, Fraction]) -> list[str]:
+    """What to say of each gate that the numbers do not keep, before they are rounded."""
     failed = []
-    for gate, (_, side) in GATES.items():
-        value, limit = found[NAMES[gate]], found["gates"].get(gate)
-        if limit is None or (value >= limit if side == "min" else value <= limit):
+    for gate, (metric, kind) in GATES.items():
+        stored, limit = numbers[metric], gates.get(gate)
+        if limit is None:
             continue
-        failed.append(f"{gate} is {value:.4f}, {'below' if side == 'min' else 'above'} {limit:g}")
+        value = exact.get(metric, as_written(stored))
+        place = side(value, as_written(limit))
+        if place < 0 if kind == "min" else place > 0:
+            where = "below" if kind == "min" else "above"
+            failed.append(f"{gate} is {telling(value, stored, limit)}, {where} {limit_text(limit)}")
     return failed
 
 
-Numbers = tuple[dict[str, Any], list[str]]
+class _Read(NamedTuple):
+    """What was read: the numbers, what to know about them, and the same numbers before rounding."""
+
+    numbers: dict[str, Any]
+    warnings: list[str]
+    exact: dict[str, Fraction]
 
 
-def _read_quickly(gold: Path, trace: Path, options: ScoreOptions) -> Numbers | None:
+def _read_quickly(gold: Path, trace: Path, options: ScoreOptions) -> _Read | None:
     """Where the trace is as it should be, the engine reads it itself; None where something in it is odd."""
     if not is_openable(gold) or not is_openable(trace):
         return None
@@ -100,7 +122,7 @@ def _read_quickly(gold: Path, trace: Path, options: ScoreOptions) -> Numbers | N
         return session.waiting(lambda: _score_quickly(session, gold, trace, options))
 
 
-def _score_quickly(session: Session, gold: Path, trace: Path, options: ScoreOptions) -> Numbers | None:
+def _score_quickly(session: Session, gold: Path, trace: Path, options: ScoreOptions) -> _Read | None:
     """Most steps keep one processor busy, so two of them go on at a time."""
     beside = session.beside()
     source, golden = session.both(lambda: open_trace(session, trace), lambda: _open_gold(beside, gold))
@@ -130,7 +152,7 @@ def _is_right(session: Session) -> bool:
     return True
 
 
-def _read_exactly(gold: str, trace: Path, options: ScoreOptions) -> Numbers:
+def _read_exactly(gold: str, trace: Path, options: ScoreOptions) -> _Read:
     """Through the importer, which names what is wrong with which line, and a database that is thrown away."""
     import tempfile
 
@@ -143,20 +165,20 @@ def _read_exactly(gold: str, trace: Path, options: ScoreOptions) -> Numbers:
         database = Path(folder) / "trace.db"
         write_runs(database, [run])
         with open_scoring(database, golden, [RUN_ID], options) as scoring:
-            numbers, warnings = _numbers(scoring, str(trace))
+            found = _numbers(scoring, str(trace))
             if bad := bad_rows(scoring):
                 raise BadRowsError([str(row) for row in bad], f"correct them in {trace}:")
-    return numbers, [*run.warnings, *warnings]
+    return found._replace(warnings=[*run.warnings, *found.warnings])
 
 
-def _numbers(scoring: Scoring, trace: str) -> Numbers:
+def _numbers(scoring: Scoring, trace: str) -> _Read:
     scoring.build_query_scores()
     (run,) = scoring.runs
     totals = next((found for _, _, found in run_totals(scoring)), {})
-    numbers, _ = numbers_of(scoring, totals, run)
+    numbers, _, exact = numbers_of(scoring, totals, run)
     ((rows, missing),) = scoring.session.rows(
         "SELECT (SELECT COUNT(*) FROM results), (SELECT COUNT(*) FROM missing_queries)"
     )
     unknown = rows - (len(scoring.golden) - missing)
     gaps = gap_warnings(trace, scoring.golden, (rows, unknown), MISSING_TRACES, "left out")
-    return numbers, [*scoring.golden.warnings, *gaps]
+    return _Read(numbers, [*scoring.golden.warnings, *gaps], exact)

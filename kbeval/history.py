@@ -18,12 +18,14 @@ from kbeval.configs import HIDDEN, Difference, config_diff, config_fields, confi
 from kbeval.errors import UsageError
 from kbeval.exact import difference
 from kbeval.history_names import Measured, find_measured, stored_numbers
-from kbeval.metrics import Metric, catalogue, did_you_mean
+from kbeval.metrics import Metric, catalogue
 from kbeval.model import Number
 from kbeval.moments import moment
 from kbeval.moments import since as parse_since
+from kbeval.names import once_meant
 from kbeval.provenance import matched_by
-from kbeval.text import counted, cut
+from kbeval.runs import of_suite
+from kbeval.text import counted, cut, did_you_mean
 
 if TYPE_CHECKING:
     import polars as pl
@@ -193,10 +195,11 @@ def history_of(runs: Sequence[Run], names: Sequence[str], options: HistoryOption
         raise UsageError(msg)
     start = _start(options.since)
     known = catalogue() if options.metrics is None else options.metrics
+    in_suite = {run.run_id for run in of_suite(runs, options.suite, "the database")}
     entries = [_Entry(run) for run in runs]
     measured = find_measured(names, known, {name for entry in entries for name in entry.numbers})
     _make_alike(entries, measured)
-    chosen = _of_suite(entries, options.suite)
+    chosen = sorted((one for one in entries if one.run.run_id in in_suite), key=lambda one: one.run.order())
     groups = _grouped(chosen, options.by)
     series = []
     for (suite, group), members in sorted(groups.items(), key=lambda item: (item[0][0], _natural(item[0][1] or ""))):
@@ -244,15 +247,6 @@ class _Entry:
         if name in ("suite", "commit_hash"):
             return getattr(self.run, name)
         return config_fields(self.config or {}).get(name, self.chunker if name == "chunker_version" else None)
-
-
-def _of_suite(entries: Sequence[_Entry], suite: str | None) -> list[_Entry]:
-    suites = sorted({entry.run.suite for entry in entries})
-    if suite is None or suite in suites or not entries:
-        return sorted((one for one in entries if suite in (None, one.run.suite)), key=lambda one: one.run.order())
-    hint = did_you_mean(suite, suites) or f"; there is {_some(suites, 10)}"
-    msg = f"there is no suite {cut(suite, 60)!r}{hint}"
-    raise UsageError(msg)
 
 
 def _grouped(entries: Sequence[_Entry], by: str | None) -> dict[tuple[str, str | None], list[_Entry]]:
@@ -370,7 +364,7 @@ def _notes(
         )
     for metric in measured:
         if any(entry.scored for entry in shown) and all(entry.numbers.get(metric.name) is None for entry in shown):
-            yield f"{metric.name} has no value in any of these runs"
+            yield f"{metric.name} has no value in any of these runs{once_meant(metric.name)}"
     breaks = {what for one in series for point in one.points for what in point.breaks}
     if again := [what for what in _ASPECTS if what in breaks]:
         yield (

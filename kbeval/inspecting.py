@@ -4,14 +4,40 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from kbeval.configs import config_of
 from kbeval.errors import UsageError
 from kbeval.exact import rounded
-from kbeval.metrics import Column, did_you_mean, find_column, find_metric
+from kbeval.metrics import HIGHER, refuse_neither
 from kbeval.model import CONTRACT
+from kbeval.names import Name, Names, once_meant
 from kbeval.scoring import Scoring
+from kbeval.text import did_you_mean
+
+
+@dataclass(frozen=True)
+class Label:
+    """A label that a hit counts by, or shares too little text with."""
+
+    # chunk, span, document or support; and which of the query's.
+    kind: str
+    label: str
+    counts: bool
+    # Where places decide: how much text both have in common, and how much each has.
+    shared: float | None
+    hit_size: float | None
+    label_size: float | None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A string that an answer must hold, or must not (`forbidden`)."""
+
+    rule: str
+    text: str
+    is_kept: bool
 
 
 @dataclass(frozen=True)
@@ -27,6 +53,10 @@ class Hit:
     is_support: bool
     # Where it came from, as the stored row says.
     path: str | None
+    # Where it stands: the source spans, as the row, the tables or the citation say.
+    spans: Sequence[Mapping[str, Any]]
+    text: str | None
+    labels: Sequence[Label]
 
 
 @dataclass(frozen=True)
@@ -39,6 +69,7 @@ class QueryDetail:
     stored: Mapping[str, Any]
     hits: Sequence[Hit]
     citations_real: Sequence[bool]
+    rules: Sequence[Rule]
     scores: Mapping[str, float | None]
     error: str | None
 
@@ -48,9 +79,10 @@ class QueryDetail:
             "query_id": self.query_id,
             "golden": dict(self.golden),
             "error": self.error,
-            "hits": [vars(hit) for hit in self.hits],
+            "hits": [asdict(hit) for hit in self.hits],
             "answer": self.stored.get("answer"),
             "citations_real": list(self.citations_real),
+            "rules": [asdict(rule) for rule in self.rules],
             "scores": dict(self.scores),
         }
 
@@ -69,27 +101,35 @@ def query_detail(scoring: Scoring, query_id: str, result_json: str | None) -> Qu
         raise UsageError(msg)
     scoring.build_scores()
     session = scoring.session
-    session.need("ranked")
+    session.need("ranked", "hit_labels", "hit_places", "answer_rules", "answers")
     columns = _columns_for_a_query(scoring)
     names = ", ".join(f'"{column.name}"' for column in columns)
     (values,) = session.rows(f"SELECT {names} FROM query_scores WHERE query_id = $1", [query_id])
     hits = session.rows(
         """
-        SELECT rank, chunk_id, doc_id, score, is_expected_chunk, is_expected_doc, is_support, position
-        FROM ranked
-        WHERE query_id = $1 AND rank IS NOT NULL
-        ORDER BY rank, position
+        SELECT
+            r.rank, r.chunk_id, r.doc_id, r.score, r.is_expected_chunk, r.is_expected_doc, r.is_support,
+            r.position, p.spans_text
+        FROM ranked AS r
+        LEFT JOIN hit_places AS p ON p.result_no = r.result_no AND p.position = r.position
+        WHERE r.query_id = $1 AND r.rank IS NOT NULL
+        ORDER BY r.rank, r.position
         """,
         [query_id],
     )
     stored = _stored(result_json)
+    labels = _labels(scoring, query_id)
+    chunks = _KnownChunks(scoring, [hit[1] for hit in hits if hit[1] is not None])
     ((error,),) = session.rows("SELECT error FROM results WHERE query_id = $1", [query_id])
     return QueryDetail(
         run_id=run.run_id,
         query_id=query_id,
         golden=entry or {},
         stored=stored,
-        hits=[Hit(*(*hit[:-1], _path(stored, hit[-1]))) for hit in hits],
+        hits=[
+            chunks.hit(hit, _stored_hit(stored, position), spans_text, labels.get(position, []))
+            for *hit, position, spans_text in hits
+        ],
         citations_real=[
             row[0]
             for row in session.rows(
@@ -98,6 +138,7 @@ def query_detail(scoring: Scoring, query_id: str, result_json: str | None) -> Qu
                 [query_id],
             )
         ],
+        rules=_rules(scoring, query_id),
         scores={
             column.name: None if value is None else rounded(value)
             for column, value in zip(columns, values, strict=True)
@@ -106,7 +147,7 @@ def query_detail(scoring: Scoring, query_id: str, result_json: str | None) -> Qu
     )
 
 
-def _columns_for_a_query(scoring: Scoring) -> list[Column]:
+def _columns_for_a_query(scoring: Scoring) -> list[Name]:
     """The numbers that say something about one query, in the order of the JSON; counts of queries do not."""
     order = {name: place for place, name in enumerate(CONTRACT)}
     metrics = [metric for metric in scoring.metrics if metric.aggregation != "count"]
@@ -114,11 +155,82 @@ def _columns_for_a_query(scoring: Scoring) -> list[Column]:
     return [column for metric in metrics for column in metric.columns]
 
 
-def _path(stored: Mapping[str, Any], position: int) -> str | None:
+def _labels(scoring: Scoring, query_id: str) -> dict[int, list[Label]]:
+    """The labels that hits count by, by the place of the hit in its list."""
+    found: dict[int, list[Label]] = {}
+    for position, *label in scoring.session.rows(
+        "SELECT position, kind, label, counts, shared, hit_size, label_size FROM hit_labels"
+        " WHERE query_id = $1 ORDER BY position, counts DESC, kind, label",
+        [query_id],
+    ):
+        found.setdefault(position, []).append(Label(*label))
+    return found
+
+
+def _rules(scoring: Scoring, query_id: str) -> list[Rule]:
+    """The rules that the answer was held against; none where there is no answer."""
+    found = scoring.session.rows(
+        "SELECT u.must_contain, u.needle, CONTAINS(a.answer, u.needle)"
+        " FROM results AS r JOIN answers AS a ON a.result_no = r.result_no"
+        " JOIN answer_rules AS u ON u.query_id = r.query_id"
+        " WHERE r.query_id = $1 AND NOT r.failed ORDER BY 1 DESC, 2",
+        [query_id],
+    )
+    return [Rule("must_contain" if must else "forbidden", text, holds == must) for must, text, holds in found]
+
+
+def _stored_hit(stored: Mapping[str, Any], position: int) -> Mapping[str, Any]:
+    """A hit as the row holds it."""
     hits = stored.get("hits_top_k")
     hit = hits[position - 1] if isinstance(hits, list) and position <= len(hits) else None
-    paths = (hit.get("doc_path"), hit.get("rel_path")) if isinstance(hit, dict) else ()
-    return next((path for path in paths if isinstance(path, str)), None)
+    return hit if isinstance(hit, dict) else {}
+
+
+def _first_text(*values: object) -> str | None:
+    return next((value for value in values if isinstance(value, str) and value), None)
+
+
+class _KnownChunks:
+    """What the table `chunks` says about the hits of a query."""
+
+    def __init__(self, scoring: Scoring, chunk_ids: Sequence[str]) -> None:
+        (run,) = scoring.runs
+        self._version = _first_text(config_of(run).get("chunker_version"))
+        self._chunks: dict[str, dict[str, tuple[str | None, str | None]]] = {}
+        for chunk_id, version, text, spans in scoring.source.chunk_details(chunk_ids):
+            self._chunks.setdefault(chunk_id, {})[version] = (text, spans)
+
+    def _of(self, hit: Mapping[str, Any]) -> tuple[str | None, str | None]:
+        """The text and the spans of a hit's chunk: that of its own version, or the only one."""
+        versions = self._chunks.get(str(hit.get("chunk_id")), {})
+        version = _first_text(hit.get("chunker_version"), self._version)
+        if version is None and len(versions) == 1:
+            (version,) = versions
+        return versions.get(version or "", (None, None))
+
+    def hit(
+        self, scored: Sequence[Any], stored: Mapping[str, Any], matched: str | None, labels: Sequence[Label]
+    ) -> Hit:
+        """A hit as it was scored, with what the row and the table say about it.
+
+        `matched`: the spans that it was matched by, where places decide.
+        """
+        text, spans = self._of(stored)
+        said = (matched, stored.get("source_spans"), spans, stored.get("citation"))
+        where: list[Mapping[str, Any]] = next(filter(None, map(_spans, said)), [])
+        path = _first_text(stored.get("doc_path"), stored.get("rel_path"))
+        text = _first_text(stored.get("text"), stored.get("snippet"), text)
+        return Hit(*(*scored, path, where, text, labels))
+
+
+def _spans(said: object) -> list[Mapping[str, Any]]:
+    """Source spans, of a list or of one, as JSON or as its text."""
+    if isinstance(said, str):
+        try:
+            said = json.loads(said)
+        except (ValueError, RecursionError):
+            return []
+    return [span for span in (said if isinstance(said, list) else [said]) if isinstance(span, dict)]
 
 
 def _stored(result_json: str) -> dict[str, Any]:
@@ -139,10 +251,16 @@ class WorstQuery:
     query: str | None
 
 
-def worst_queries(scoring: Scoring, metric_name: str, count: int) -> tuple[Column, list[WorstQuery]]:
+def worst_queries(scoring: Scoring, metric_name: str, count: int) -> tuple[Name, list[WorstQuery]]:
     """The queries that did worst on a metric, worst first; ties by id."""
-    metric = find_metric(scoring.metrics, metric_name)
-    column = find_column(scoring.metrics, metric_name)
+    names = Names(scoring.catalogue)
+    metric, column = names.metric(metric_name), _column_for(names, metric_name)
+    if column not in scoring.columns:
+        (run,) = scoring.runs
+        why = once_meant(column.metric) or f"; 'kbeval show {run.run_id}' lists what does"
+        msg = f"{column} applies to no query of run {run.run_id}{why}"
+        raise UsageError(msg)
+    refuse_neither(metric, "no query is worst")
     scoring.build_scores()
     scoring.session.need("matched")
     rows = scoring.session.rows(
@@ -156,9 +274,16 @@ def worst_queries(scoring: Scoring, metric_name: str, count: int) -> tuple[Colum
         JOIN best AS b ON b.result_no = s.result_no
         LEFT JOIN queries AS q ON q.query_id = s.query_id
         WHERE s."{column.name}" IS NOT NULL
-        ORDER BY s."{column.name}" {"ASC" if metric.higher_is_better else "DESC"}, s.query_id
+        ORDER BY s."{column.name}" {"ASC" if metric.better == HIGHER else "DESC"}, s.query_id
         LIMIT $1
         """,
         [count],
     )
     return column, [WorstQuery(query_id, rounded(value), rank, text) for query_id, value, rank, text in rows]
+
+
+def _column_for(names: Names, text: str) -> Name:
+    """What a query has of a number: of a median or a sum, the value that goes into it."""
+    metric = names.metric(text)
+    found = names.numbers(text)
+    return metric.columns[0] if found[0].part is not None else names.number(text, largest_k=True)

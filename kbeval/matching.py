@@ -71,7 +71,7 @@ class Matching:
         """Is it clear without a look at any hit that the ids of labels and hits compare, or that nothing tells?"""
         session = self._session
         session.need("archived_chunks", "chunks", "expected_chunks", "runs")
-        ((unnamed, named, indexed, versions, policies, labels, unknown),) = session.rows(
+        ((unnamed, named, indexed, versions, policies, labels, unknown, gone),) = session.rows(
             """
             WITH indexed AS (
                 SELECT chunker_version, policy_hash FROM chunks
@@ -92,22 +92,31 @@ class Matching:
                     WHERE policy_hash <> ''
                 ),
                 (SELECT COUNT(*) FROM expected_chunks),
-                (SELECT COUNT(*) FROM expected_chunks WHERE chunk_id NOT IN (SELECT chunk_id FROM chunks))
+                (SELECT COUNT(*) FROM expected_chunks WHERE chunk_id NOT IN (SELECT chunk_id FROM chunks)),
+                (
+                    SELECT COUNT(*)
+                    FROM archived_chunks
+                    WHERE seen_in = 'chunks' AND chunk_id NOT IN (SELECT chunk_id FROM chunks)
+                )
             """
         )
         if self._options.together and (named > 1 or (named and unnamed)):
             # Whether the chunkers of two runs differ is asked whatever the labels are.
             return False
-        if not labels or (versions <= 1 and policies <= 1 and not unknown):
+        if not labels:
             return not (self._options.together and unnamed)
+        if versions <= 1 and policies <= 1 and not (unknown or gone):
+            return not unnamed or not (self._options.together or self._hits_name_chunkers)
         if indexed:
             return False
         if len(self._stored_versions) == 1 and None not in self._stored_versions:
             return True
-        if named:
-            return False
-        session.need("hits")
-        return not session.rows("SELECT 1 FROM hits WHERE chunker_version IS NOT NULL LIMIT 1")
+        return not named and not self._hits_name_chunkers
+
+    @property
+    def _hits_name_chunkers(self) -> bool:
+        self._session.need("hits")
+        return bool(self._session.rows("SELECT 1 FROM hits WHERE chunker_version IS NOT NULL LIMIT 1"))
 
     @functools.cached_property
     def _is_configured(self) -> bool:

@@ -6,17 +6,19 @@ is one SQL aggregate over the rows of one query. All metrics are computed togeth
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import kbeval.sqlfiles as sqlfiles
 from kbeval.errors import MetricError, UsageError
 from kbeval.exact import LARGEST
+from kbeval.names import ALIASES, Name
+from kbeval.text import did_you_mean
 
 DEFAULT_KS = (1, 3, 5, 10)
 GRAINS = {
@@ -27,44 +29,16 @@ GRAINS = {
 AGGREGATIONS = ("mean", "count", "sum", "percentiles")
 PERCENTILES = ("p50", "p95", "total")
 SYSTEMS = ("anchors", "grounded")
-# What a person says for a metric; `hit@5` is the short way to write `hit_at_k.5`.
-SHORT_NAMES = {
-    "hit": "hit_at_k",
-    "recall": "recall_at_k_doc",
-    "prec": "precision_at_k_chunk",
-    "cited": "citation_coverage",
-    "grounded": "groundedness",
-    "refused": "refusal_correctness",
-    "queries": "total_queries",
-    "failed": "failed_queries",
-    "precision": "answer_precision",
-    "chr": "citation_hit_rate",
-    "under": "under_refusal_rate",
-    "over": "over_refusal_rate",
-    "citation_recall": "citation_recall_at_k",
-    "support_any": "support_recall_any_at_k",
-    "support_all": "support_recall_all_at_k",
-    "support_prec": "support_precision_at_k",
-    "attributed": "attribution_hit_rate",
-}
+# Which way a metric improves. One that improves neither way is shown and tested, and decides nothing.
+BETTER = HIGHER, LOWER, NEITHER = ("higher", "lower", "neither")
 RESERVED = frozenset(
     ("abstention", "ledger", "provenance", "slices", "run_id", "query_id", "result_no", "aggregate", "metric")
 )
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _HEADER = re.compile(r"--\s*([a-z_]+)\s*:\s*(.*)")
 _FIELDS = ("grain", "over", "k", "none", "agg", "better", "comparable", "system", "missing", "labels", "unit")
-
-
-@dataclass(frozen=True)
-class Column:
-    """One number of a metric: the metric itself, or the metric at one k. Its name parses back."""
-
-    metric: str
-    k: int | None
-
-    @property
-    def name(self) -> str:
-        return self.metric if self.k is None else f"{self.metric}.{self.k}"
+# What a metric in a config file may say.
+CONFIG_FIELDS = ("expression", "summary", *_FIELDS)
 
 
 @dataclass(frozen=True)
@@ -79,7 +53,7 @@ class Metric:
     ks: tuple[int, ...] = ()
     none: float | None = None
     aggregation: str = "mean"
-    higher_is_better: bool = True
+    better: str = HIGHER
     # False: it counts chunks, so that between runs of different chunkers it says nothing about quality.
     across_chunkers: bool = True
     # It is about the rows of one system alone; None: about any.
@@ -93,8 +67,16 @@ class Metric:
     origin: str = "kbeval"
 
     @property
-    def columns(self) -> tuple[Column, ...]:
-        return tuple(Column(self.name, k) for k in self.ks) if self.ks else (Column(self.name, None),)
+    def columns(self) -> tuple[Name, ...]:
+        """What it is for one query: one value, or one at each k."""
+        return tuple(Name(self.name, k) for k in self.ks) if self.ks else (Name(self.name),)
+
+    @property
+    def numbers(self) -> tuple[Name, ...]:
+        """What it is for a run: as for a query, or the parts of a distribution."""
+        if self.aggregation != "percentiles":
+            return self.columns
+        return tuple(Name(self.name, part=part) for part in PERCENTILES)
 
     @property
     def condition(self) -> str:
@@ -176,10 +158,8 @@ def _checked(name: str, summary: str, expression: str, fields: Mapping[str, str]
             raise fail(f"{field} is {value!r}; it must be one of {', '.join(known)}")
         return value
 
-    if not _NAME.fullmatch(name):
-        raise fail(f"{name!r} is not a metric name; use small letters, digits and _")
-    if name in RESERVED:
-        raise fail(f"{name!r} has a meaning of its own in the results; choose another name")
+    if wrong := _wrong_name(name):
+        raise fail(wrong)
     if not expression:
         raise fail(f"{name} has no SQL expression")
     uses_k = re.search(r":k\b", expression) is not None
@@ -201,7 +181,7 @@ def _checked(name: str, summary: str, expression: str, fields: Mapping[str, str]
         ks=ks or (DEFAULT_KS if uses_k else ()),
         none=none,
         aggregation=choice("agg", "mean", AGGREGATIONS),
-        higher_is_better=choice("better", "higher", ("higher", "lower")) == "higher",
+        better=choice("better", NEITHER if fields.get("agg") == "count" else HIGHER, BETTER),
         across_chunkers=choice("comparable", "across", ("across", "within")) == "across",
         system=choice("system", SYSTEMS[0], SYSTEMS) if "system" in fields else None,
         labels=fields.get("labels"),
@@ -209,6 +189,15 @@ def _checked(name: str, summary: str, expression: str, fields: Mapping[str, str]
         unit=choice("unit", "hits", ("hits", "tokens")),
         origin=origin,
     )
+
+
+def _wrong_name(name: str) -> str | None:
+    """Why a metric may not be called so; None where it may."""
+    if not _NAME.fullmatch(name):
+        return f"{name!r} is not a metric name; use small letters, digits and _"
+    if name in RESERVED:
+        return f"{name!r} has a meaning of its own in the results; choose another name"
+    return f"{name!r} is short for {ALIASES[name]}; choose another name" if name in ALIASES else None
 
 
 def metrics_in_folder(folder: Path, origin: str | None = None, only: Collection[str] = ()) -> list[Metric]:
@@ -235,12 +224,29 @@ def metrics_in_folder(folder: Path, origin: str | None = None, only: Collection[
     return found
 
 
-def metrics_in_config(table: Mapping[str, str], origin: str) -> list[Metric]:
-    """The `[metrics]` table of a config file: a name and an expression each."""
-    return [
-        _checked(name, "your own, from the config file.", expression.strip(), {}, f"{origin}, metric {name}")
-        for name, expression in sorted(table.items())
-    ]
+def metrics_in_config(table: Mapping[str, str | Mapping[str, Any]], origin: str) -> list[Metric]:
+    """The `[metrics]` table of a config file: for each name an expression, or a table of an expression and the headers
+    of a metric file. Which way such a metric improves is not known unless it says so.
+    """
+    return [_configured(name, value, f"{origin}, metric {name}") for name, value in sorted(table.items())]
+
+
+def _configured(name: str, value: str | Mapping[str, Any], origin: str) -> Metric:
+    given = {"expression": value} if isinstance(value, str) else dict(value)
+    for field, inner in given.items():
+        if field not in CONFIG_FIELDS:
+            msg = f"{origin}: unknown key {field!r}{did_you_mean(field, CONFIG_FIELDS)}"
+            raise MetricError(msg)
+        items = inner if isinstance(inner, list) and field == "k" else [inner]
+        if not all(isinstance(item, str | int | float) and not isinstance(item, bool) for item in items):
+            msg = f"{origin}: {field} must be text or a number{', or a list of numbers' if field == 'k' else ''}"
+            raise MetricError(msg)
+    fields = {
+        field: " ".join(map(str, inner)) if isinstance(inner, list) else str(inner).strip()
+        for field, inner in {"better": NEITHER, **given}.items()
+    }
+    summary = fields.pop("summary", "your own, from the config file.")
+    return _checked(name, summary, fields.pop("expression", ""), fields, origin)
 
 
 def shipped_metrics(only: Collection[str] = ()) -> list[Metric]:
@@ -261,44 +267,13 @@ def catalogue(
     return sorted((metric.with_ks(extra_ks) for metric in metrics), key=lambda metric: metric.name)
 
 
-def find_metric(metrics: Sequence[Metric], name: str) -> Metric:
-    """One metric by name; `hit_at_k.5` and `hit@5` name one too."""
-    wanted = long_name(name).partition(".")[0]
-    # A metric that is called like the short name of another comes first; `x@5` may be short for `x_at_k.5`.
-    for candidate in (name, wanted, f"{wanted}_at_k"):
-        for metric in metrics:
-            if metric.name == candidate:
-                return metric
-    hint = did_you_mean(wanted, [metric.name for metric in metrics])
-    msg = f"there is no metric {name!r}{hint or '; see kbeval metrics, and --metrics DIR for your own'}"
-    raise UsageError(msg)
-
-
-def long_name(name: str) -> str:
-    """`hit@5` as `hit_at_k.5`; other names as they are."""
-    short, _, k = name.partition("@")
-    return f"{SHORT_NAMES.get(short, short)}.{k}" if k else SHORT_NAMES.get(short, short)
-
-
-def short_name(name: str) -> str:
-    """`hit_at_k.5` as `hit@5`; names that have no short form as they are."""
-    metric, _, k = name.partition(".")
-    short = next((short for short, long in SHORT_NAMES.items() if long == metric), None)
-    return name if short is None else f"{short}@{k}" if k else short
-
-
-def find_column(metrics: Sequence[Metric], name: str) -> Column:
-    """One number by its printed name, `mrr` or `hit_at_k.5`; without a k, the largest one."""
-    metric = find_metric(metrics, name)
-    _, _, k = ("", "", "") if name == metric.name else long_name(name).partition(".")
-    if not k:
-        return metric.columns[-1]
-    name = f"{metric.name}.{k}"
-    for column in metric.columns:
-        if column.name == name:
-            return column
-    known = ", ".join(column.name for column in metric.columns)
-    msg = f"{metric.name} is not computed at {name.partition('.')[2]!r}; there is {known} (more with --k)"
+def refuse_neither(metric: Metric, consequence: str) -> None:
+    """Refuse to order the values of a metric that improves neither way."""
+    if metric.better != NEITHER:
+        return
+    remedy = f"; add 'better' (higher or lower) to its definition in {metric.origin}"
+    msg = f"more {metric.name} is neither better nor worse, so {consequence}"
+    msg += "" if metric.origin == "kbeval" else remedy
     raise UsageError(msg)
 
 
@@ -311,9 +286,3 @@ def definitions_hash(metrics: Sequence[Metric]) -> str:
     road = [[name, " ".join(sqlfiles.without_comments(text).split())] for name, text in sqlfiles.road().items()]
     text = json.dumps([meaning, road], sort_keys=True)
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint to the nearest known name, or nothing."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""

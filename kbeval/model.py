@@ -6,7 +6,10 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, Self
+
+from kbeval.names import ABSTENTION, Name, is_k
 
 # The contract: these keys are always written, in this order.
 MAPS = ("hit_at_k", "recall_at_k_doc", "precision_at_k_chunk")
@@ -47,6 +50,8 @@ class AggregateMetrics:
     abstention: dict[str, Any] = field(default_factory=dict)
     ledger: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
+    # The numbers before rounding, by printed name, where they were computed just now; never stored.
+    exact: dict[str, Fraction] = field(default_factory=dict, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON object, keys in the contract's order, then the rest by name."""
@@ -83,18 +88,31 @@ class AggregateMetrics:
         return cls.from_dict(stored)
 
     def value(self, name: str) -> Number:
-        """One number by its printed name: `mrr`, `hit_at_k.5`. None where there is none."""
-        metric, _, k = name.partition(".")
-        if metric == "abstention":
-            number: Number = plain_number(self.abstention.get(k))
+        """One number by its printed name: `mrr`, `hit_at_k.5`. None where there is none, as in `numbers`."""
+        found = self._stored(name)
+        return None if self._is_of_nothing(name, found) else found
+
+    def _stored(self, name: str) -> Number:
+        parsed = Name.parse(name)
+        if parsed.metric == ABSTENTION:
+            number: Number = plain_number(self.abstention.get(parsed.part or ""))
             return number
-        found = getattr(self, metric) if metric in CONTRACT else self.extra.get(metric)
+        found = getattr(self, parsed.metric) if parsed.metric in CONTRACT else self.extra.get(parsed.metric)
         if isinstance(found, dict):
-            return found.get(int(k)) if k.isdigit() else found.get(k)
-        return found if not k else None
+            return found.get(parsed.part if parsed.k is None else parsed.k)
+        return found if parsed == Name(parsed.metric) else None
+
+    def exact_value(self, name: str) -> Fraction | None:
+        """The same number before rounding; as it is stored, where nothing else is known."""
+        value = self.value(name)
+        return None if value is None else self.exact.get(name, Fraction(repr(value)))
 
     def numbers(self) -> dict[str, Number]:
-        """Every number by its printed name, in order."""
+        """Every number by its printed name, in order.
+
+        A number that was scored on no query is None, whatever stands in for it in the JSON. Where no ledger was stored,
+        every number is as it stands.
+        """
         found: dict[str, Number] = {}
         for name, value in self.to_dict().items():
             if name in _SECTIONS:
@@ -103,7 +121,17 @@ class AggregateMetrics:
                 found.update((f"{name}.{k}", inner) for k, inner in value.items())
             else:
                 found[name] = value
+        return {name: None if self._is_of_nothing(name, value) else value for name, value in found.items()}
+
+    def counts(self, name: str) -> Mapping[str, Any]:
+        """On how many queries a number was scored, by its printed name, and to how many it does not apply."""
+        metrics = self.ledger.get("metrics")
+        found: Mapping[str, Any] = metrics.get(name.partition(".")[0], {}) if isinstance(metrics, dict) else {}
         return found
+
+    def _is_of_nothing(self, name: str, value: Any) -> bool:  # noqa: ANN401  (whatever is stored)
+        """Was it scored on no query? A whole number is a count of queries, and of none there are 0."""
+        return isinstance(value, float) and self.counts(name).get("scored") == 0
 
 
 def _written(value: Any) -> Any:  # noqa: ANN401  (numbers, maps of numbers, and what newer versions wrote)
@@ -113,11 +141,7 @@ def _written(value: Any) -> Any:  # noqa: ANN401  (numbers, maps of numbers, and
 
 
 def _is_k_map(value: Any) -> bool:  # noqa: ANN401
-    return isinstance(value, dict) and bool(value) and all(_is_k(k) for k in value)
-
-
-def _is_k(key: Any) -> bool:  # noqa: ANN401
-    return str(key).isascii() and str(key).isdigit() and len(str(key)) < 12
+    return isinstance(value, dict) and bool(value) and all(is_k(str(k)) for k in value)
 
 
 def _section(value: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -131,7 +155,7 @@ def _section(value: Any) -> dict[str, Any]:  # noqa: ANN401
 
 
 def _k_map(value: Any) -> KMap:  # noqa: ANN401
-    return {int(k): plain_number(v) for k, v in value.items() if _is_k(k)} if isinstance(value, dict) else {}
+    return {int(k): plain_number(v) for k, v in value.items() if is_k(str(k))} if isinstance(value, dict) else {}
 
 
 def plain_number(value: Any) -> Any:  # noqa: ANN401  (whatever is stored)
@@ -139,9 +163,3 @@ def plain_number(value: Any) -> Any:  # noqa: ANN401  (whatever is stored)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # Not isfinite: a whole number may be too large to be asked.
     return value if is_number and abs(value) <= sys.float_info.max else None
-
-
-def number_parts(name: str) -> tuple[str, int | None]:
-    """`hit_at_k.5` as the metric and its k; `latency_ms.p50` has none and stays whole."""
-    metric, _, k = name.partition(".")
-    return (metric, int(k)) if _is_k(k) else (name, None)

@@ -8,6 +8,8 @@ not taken apart, and said so: its causes share one step.
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -61,6 +63,8 @@ class Recomputed:
     due: Due
     scored: Scored
     movements: list[Movement] = field(default_factory=list)
+    # With `explain`, for each run whose rows or labels changed: the queries that did, by cause; None: it is not known.
+    queries: dict[str, dict[str, list[str] | None]] = field(default_factory=dict)
 
 
 def recompute(
@@ -73,7 +77,7 @@ def recompute(
 ) -> Recomputed:
     """Score again what changed since it was scored, and say which numbers would move. Nothing is stored.
 
-    `explain`: take each movement apart into its causes.
+    `explain`: take each movement apart into its causes, and name the queries whose rows or labels changed.
     """
     labels = golden if isinstance(golden, Golden) else load_golden(golden)
     due = due_runs(database, labels, options, runs)
@@ -83,8 +87,9 @@ def recompute(
     stored = {run.run_id: run.aggregate() for run in due.runs}
     known = {run_id: numbers for run_id in due.reasons if (numbers := stored[run_id]) is not None}
     ways = _Ways(database, labels, options, due, known)
+    queries = ways.changed_queries() if explain else {}
     between = ways.steps() if explain else {}
-    found = Recomputed(due, scored)
+    found = Recomputed(due, scored, queries=queries)
     for run_id, aggregate in known.items():
         now = scored.aggregates[run_id].numbers()
         steps = [*between.get(run_id, ()), Step(tuple(ways.last_causes(run_id)), now)]
@@ -105,6 +110,16 @@ def _movements(run_id: str, stored: Numbers, steps: Sequence[Step]) -> Iterable[
                 because[" and ".join(step.causes)] = difference(before, after)
             before = after
         yield Movement(run_id, metric, stored.get(metric), now.get(metric), because)
+
+
+def _entries(golden: Golden) -> dict[str, str]:
+    """The entries of a golden file, by query."""
+    return {entry["id"]: json.dumps(entry, sort_keys=True) for entry in golden.entries}
+
+
+def _different(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The names under which there is not the same in both, those that only one of them has included."""
+    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
 class _Ways:
@@ -133,7 +148,7 @@ class _Ways:
         """What lies between, for each run that more than one thing changed for."""
         found: dict[str, list[Step]] = {}
         several = [run_id for run_id, causes in self._causes.items() if len(causes) > 1]
-        rows, labels = self._earlier(several)
+        rows, labels = self._earlier
         for golden_hash in sorted({self._made_with(run_id, "golden") for run_id in several}):
             same = [run_id for run_id in several if self._made_with(run_id, "golden") == golden_hash]
             relabelled = [run_id for run_id in same if LABELS in self._causes[run_id]]
@@ -149,13 +164,49 @@ class _Ways:
     def _made_with(self, run_id: str, what: str) -> str:
         return str(self._stored[run_id].provenance.get(what))
 
-    def _earlier(self, run_ids: Sequence[str]) -> tuple[dict[str, str], dict[str, Golden]]:
+    def changed_queries(self) -> dict[str, dict[str, list[str] | None]]:
+        """For each run the queries whose rows changed, and those whose labels did; None where it is not known."""
+        _, labels = self._earlier
+        found: dict[str, dict[str, list[str] | None]] = {}
+        changed = self._changed_rows()
+        for run_id, causes in self._causes.items():
+            if LABELS in causes:
+                earlier = labels.get(self._made_with(run_id, "golden"))
+                known = None if earlier is None else _different(_entries(earlier), _entries(self._golden))
+                found.setdefault(run_id, {})[LABELS] = known
+            if DATA in causes:
+                found.setdefault(run_id, {})[DATA] = changed.get(run_id)
+        return found
+
+    def _changed_rows(self) -> dict[str, list[str]]:
+        """The queries of runs whose stored row is another one than it was, is new, or is gone."""
+        copied, _ = self._earlier
+        before = self._marks(copied, copied) if copied else {}
+        digests = {run_id: self._made_with(run_id, "rows") for run_id, why in self._causes.items() if DATA in why}
+        with open_source(self._database, self._options) as (_, source):
+            before = source.row_marks(digests) | before
+        now = self._marks(before, None) if before else {}
+        return {run_id: _different(marks, now.get(run_id, {})) for run_id, marks in before.items()}
+
+    def _marks(self, run_ids: Iterable[str], earlier: Mapping[str, str] | None) -> dict[str, dict[str, int]]:
+        """What each row of runs is known by: as it is now, or with `earlier` as it was."""
+        found: dict[str, dict[str, int]] = {}
+        with open_source(self._database, self._options) as (session, source):
+            source.runs()
+            source.feed(session, list(run_ids), earlier)
+            session.need("results")
+            for run_id, query_id, mark in session.rows("SELECT run_id, query_id, row_mark FROM results"):
+                found.setdefault(run_id, {})[query_id] = mark
+        return found
+
+    @functools.cached_property
+    def _earlier(self) -> tuple[dict[str, str], dict[str, Golden]]:
         """The rows and the labels that can still be had: digests of rows by run, labels by their hash."""
         with open_source(self._database, self._options) as (_, source):
             source.runs()
-            rows = {run_id: self._made_with(run_id, "rows") for run_id in run_ids if DATA in self._causes[run_id]}
+            rows = {run_id: self._made_with(run_id, "rows") for run_id, why in self._causes.items() if DATA in why}
             kept = source.still_kept(rows)
-            hashes = {self._made_with(run_id, "golden") for run_id in run_ids}
+            hashes = {self._made_with(run_id, "golden") for run_id in self._causes}
             labels = {golden_hash: source.labels(golden_hash) for golden_hash in hashes}
         return (
             {run_id: digest for run_id, digest in rows.items() if run_id in kept},

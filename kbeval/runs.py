@@ -1,4 +1,8 @@
-"""Stored runs, and how they are named: an id, a unique prefix, `latest`, or `latest~N` for the Nth before it."""
+"""Stored runs, and how they are named: an id, a unique prefix, `latest`, or one of these and `~N`.
+
+`latest` is the newest run of all, or of the suite that was asked for. `RUN~N` is the Nth run before RUN in its suite:
+runs of other suites are not counted. A run whose id is the whole name comes first.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +15,13 @@ from typing import Any
 
 from kbeval.config import MATCHES, MISSING, OVERLAPS_OF
 from kbeval.errors import UsageError
-from kbeval.metrics import did_you_mean
 from kbeval.model import AggregateMetrics
 from kbeval.moments import moment
-from kbeval.text import shown
+from kbeval.text import counted, cut, did_you_mean, shown
 
-_LATEST = re.compile(r"latest(?:~(\d{1,9}))?")
+LATEST, PREVIOUS = "latest", "previous"
+_BACK = re.compile(r"(.*)~([0-9]{1,9})", re.DOTALL)
+_BY_PLACE = re.compile(r"previous|latest(~[0-9]{1,9})?|~[0-9]{1,9}")
 
 
 @dataclass(frozen=True)
@@ -62,31 +67,59 @@ class Run:
         return found
 
 
+@dataclass(frozen=True)
+class RepeatedRow:
+    """A query that one run has several rows for, so that it is not clear which of them counts."""
+
+    run_id: str
+    query_id: str
+    count: int
+
+    def __str__(self) -> str:
+        return f"run {cut(self.run_id, 80)}, query {cut(self.query_id, 80)}: {self.count:,} rows"
+
+
 def is_reserved(name: str) -> bool:
     """Does it mean a run by its place, and is no good as an id?"""
-    return _LATEST.fullmatch(name) is not None
+    return _BY_PLACE.fullmatch(name) is not None
 
 
-def find_runs(runs: Sequence[Run], names: Sequence[str], database: str) -> list[Run]:
-    """The runs of these names, each once, in the order asked for. `runs`: oldest first."""
-    return list({run.run_id: run for run in (find_run(runs, name, database) for name in names)}.values())
+def of_suite(runs: Sequence[Run], suite: str | None, database: str) -> list[Run]:
+    """The runs of a suite; all of them where none is named."""
+    if suite is None or not runs:
+        return list(runs)
+    found = [run for run in runs if run.suite == suite]
+    if not found:
+        suites = sorted({run.suite for run in runs})
+        some = ", ".join(cut(name, 40) for name in suites[:10]) + (", …" if len(suites) > 10 else "")
+        hint = did_you_mean(suite, suites) or f"; there is {some}"
+        msg = f"there is no suite {cut(suite, 60)!r} in {database}{hint}"
+        raise UsageError(msg)
+    return found
 
 
-def find_run(runs: Sequence[Run], name: str, database: str) -> Run:
-    """One run by name."""
+def chosen_runs(runs: Sequence[Run], names: Sequence[str] | None, database: str, suite: str | None = None) -> list[Run]:
+    """The runs of these names, each once, in the order asked for; where there are no names, all, or all of a suite.
+
+    `runs`: oldest first.
+    """
+    if names is None:
+        return of_suite(runs, suite, database)
+    return list({run.run_id: run for run in (find_run(runs, name, database, suite) for name in names)}.values())
+
+
+def find_run(runs: Sequence[Run], name: str, database: str, suite: str | None = None) -> Run:
+    """One run by name. `suite`: look among its runs alone, so that `latest` is its latest."""
     if not runs:
         msg = f"{database} holds no runs yet"
         raise UsageError(msg)
-    by_id = {run.run_id: run for run in runs}
+    chosen = of_suite(runs, suite, database)
+    by_id = {run.run_id: run for run in chosen}
     if name in by_id:
         return by_id[name]
-    if latest := _LATEST.fullmatch(name):
-        back = int(latest.group(1) or 0)
-        if back >= len(runs):
-            msg = f"there is no run {name!r}: {database} holds {len(runs)} run{'s' if len(runs) != 1 else ''}"
-            raise UsageError(msg)
-        return runs[-1 - back]
-    beginning = [run for run in runs if name and run.run_id.startswith(name)]
+    if name == LATEST:
+        return chosen[-1]
+    beginning = [run for run in chosen if name and run.run_id.startswith(name)]
     if len(beginning) == 1:
         return beginning[0]
     if beginning:
@@ -94,6 +127,41 @@ def find_run(runs: Sequence[Run], name: str, database: str) -> Run:
         more = ", …" if len(beginning) > 3 else ""
         msg = f"{shown(name)!r} fits {len(beginning)} runs ({some}{more}); write more of it"
         raise UsageError(msg)
-    hint = did_you_mean(name, by_id) or "; see 'kbeval runs'"
-    msg = f"there is no run {shown(name)!r} in {database}{hint}"
+    if (back := _BACK.fullmatch(name)) and back.group(1):
+        return run_before(runs, find_run(runs, back.group(1), database, suite), int(back.group(2)), database)
+    raise _unknown(runs, chosen, name, database, suite)
+
+
+def find_baseline(runs: Sequence[Run], name: str, run: Run, database: str) -> Run:
+    """What a run is held against. `previous`, `~N` and `latest~N` are so many runs before it in its suite, `latest` is
+    the newest of its suite; any other name is a run of any suite.
+    """
+    if name in {one.run_id for one in runs}:
+        return find_run(runs, name, database)
+    if name == PREVIOUS:
+        return run_before(runs, run, 1, database)
+    if (back := _BACK.fullmatch(name)) and back.group(1) in ("", LATEST):
+        return run_before(runs, run, int(back.group(2)), database)
+    return find_run(runs, name, database, run.suite if name == LATEST else None)
+
+
+def run_before(runs: Sequence[Run], run: Run, back: int, database: str) -> Run:
+    """The run that is so many places before another one in its suite."""
+    suite = [one for one in runs if one.suite == run.suite]
+    place = next(place for place, one in enumerate(suite) if one.run_id == run.run_id)
+    if back <= place:
+        return suite[place - back]
+    whose = f"suite {shown(run.suite)!r} in {database}"
+    why = f"it is the first of {whose}" if not place else f"{whose} holds {counted(place + 1, 'run')} up to it"
+    many = "" if back == 1 else f"{back:,} places "
+    msg = f"there is no run {many}before {shown(run.run_id)}: {why}; name another run, see 'kbeval runs'"
     raise UsageError(msg)
+
+
+def _unknown(runs: Sequence[Run], chosen: Sequence[Run], name: str, database: str, suite: str | None) -> UsageError:
+    elsewhere = next((run for run in runs if run.run_id == name), None)
+    if elsewhere is not None:
+        return UsageError(f"run {shown(name)!r} is of suite {shown(elsewhere.suite)!r}, not of {shown(suite or '')!r}")
+    where = database if suite is None else f"suite {shown(suite)!r} of {database}"
+    hint = did_you_mean(name, [run.run_id for run in chosen]) or "; see 'kbeval runs'"
+    return UsageError(f"there is no run {shown(name)!r} in {where}{hint}")

@@ -21,13 +21,15 @@ from kbeval import views
 from kbeval.config import MATCHES, MISSING, OVERLAPS_OF
 from kbeval.configs import chunker_version, config_of, imported_from, own_k
 from kbeval.engine import Loader, Session, first_line
-from kbeval.errors import MetricError, UsageError
+from kbeval.errors import MetricError, RepeatedRowsError, UsageError
 from kbeval.golden import Golden, load_golden
 from kbeval.matching import Matching
-from kbeval.metrics import Column, Metric, catalogue, did_you_mean, shipped_metrics
-from kbeval.runs import Run, find_runs
+from kbeval.metrics import Metric, catalogue, shipped_metrics
+from kbeval.names import Name
+from kbeval.runs import RepeatedRow, Run, chosen_runs
 from kbeval.sources.files import database_size
 from kbeval.sqlfiles import compose
+from kbeval.text import did_you_mean
 
 if TYPE_CHECKING:
     import polars as pl
@@ -70,6 +72,8 @@ class ScoreOptions:
     metric_folders: Sequence[Path] = ()
     configured_metrics: Sequence[Metric] = ()
     by: str | None = None
+    # Runs are looked up in this suite alone; None: in all.
+    suite: str | None = None
     # Golden queries that a run has no row for: 'skip' leaves them out, 'zero' counts them as nothing found.
     missing: str = "skip"
     # What makes a hit an expected chunk: 'exact', its id; 'span', the text that it shares with it; 'auto', the id
@@ -136,11 +140,13 @@ class Stored(Protocol):
     ) -> None: ...
 
     @property
-    def rows_are_unique(self) -> bool: ...
+    def keeps_rows(self) -> bool: ...
 
     def settled_digests(self, session: Session) -> dict[str, str]: ...
 
     def result_json(self, run_id: str, query_id: str) -> str | None: ...
+
+    def chunk_details(self, chunk_ids: Sequence[str]) -> list[tuple[str, str, str | None, str | None]]: ...
 
 
 class Scoring:
@@ -157,6 +163,8 @@ class Scoring:
     ) -> None:
         """`stored`: every run of the database, where that is more than `runs`."""
         self.source = source
+        # Why other runs, which would have been among them, are not.
+        self.repeated_rows: list[RepeatedRow] = []
         self.golden = golden
         self.runs = list(runs)
         self.options = options
@@ -166,7 +174,7 @@ class Scoring:
         self.catalogue = options.metrics()
         self.asked_ks = {metric.name: metric.ks for metric in self.catalogue}
         self.metrics = [metric.with_ks(own_ks) for metric in self.catalogue if self._can_apply(metric)]
-        self.columns: list[Column] = [column for metric in self.metrics for column in metric.columns]
+        self.columns: list[Name] = [column for metric in self.metrics for column in metric.columns]
         self.session = session
         session.add_loaders({"golden_entries": golden.loader(), "settings": self._load_settings})
         session.add_loaders({**self._unasked(), **views.loaders(self.runs)})
@@ -333,24 +341,33 @@ def one_line(text: str) -> str:
 
 
 @contextlib.contextmanager
-def open_scoring(
+def open_scoring(  # noqa: PLR0913  (what to open, and how)
     database: str | os.PathLike[str],
     golden: Golden | str | os.PathLike[str] | None,
     runs: Sequence[str] | None = None,
     options: ScoreOptions | None = None,
     settle: Callable[[Source, Sequence[Run], ScoreOptions], ScoreOptions] | None = None,
+    *,
+    leave_out: bool = False,
 ) -> Iterator[Scoring]:
-    """Open a scoring session; `runs` are names (an id, a unique prefix, latest, latest~N), None means all.
+    """Open a scoring session; `runs` are names (an id, a unique prefix, latest, each with ~N), None means all.
 
     Without a golden file there are no labels. `settle` may look at the chosen runs, and refuse them or change the
-    options, before their rows are read.
+    options, before their rows are read. A run with several rows for one query is refused where it is named, unless
+    `leave_out`; among all runs it is left out, and `Scoring.repeated_rows` says so.
     """
     from kbeval.sources.opening import open_source  # traces are scored without one
 
     options = options or ScoreOptions()
     with open_source(database, options) as (session, source):
         stored = source.runs()
-        chosen = stored if runs is None else find_runs(stored, runs, str(database))
+        chosen = chosen_runs(stored, runs, str(database), options.suite)
+        repeated = source.repeated_rows([run.run_id for run in chosen])
+        if repeated:
+            broken = {row.run_id for row in repeated}
+            if runs is not None and not leave_out:
+                raise RepeatedRowsError([str(row) for row in repeated], len(broken))
+            chosen = [run for run in chosen if run.run_id not in broken]
         if settle is not None:
             options = settle(source, chosen, options)
         source.feed(session, [run.run_id for run in chosen], options.earlier_rows)
@@ -361,4 +378,6 @@ def open_scoring(
         with session.building(*at_once):
             loaded = golden if isinstance(golden, Golden) else load_golden(golden)
             loaded.prepare()
-        yield Scoring(session, source, loaded, chosen, options, stored)
+        scoring = Scoring(session, source, loaded, chosen, options, stored)
+        scoring.repeated_rows = repeated
+        yield scoring

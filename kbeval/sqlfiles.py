@@ -14,7 +14,7 @@ from pathlib import Path
 
 # What numbers are made of, in order; and what is made beside them.
 ROAD = ("facts", "matches", "grains")
-ROOMS = (*ROAD, "compare", "archive", "views")
+ROOMS = (*ROAD, "compare", "archive", "checks", "views")
 _REFERENCE = re.compile(r"\b(?:FROM|JOIN)\s+([a-z_]+)", re.IGNORECASE)
 
 

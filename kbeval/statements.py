@@ -16,8 +16,7 @@ from typing import Any
 import duckdb
 
 from kbeval.errors import UsageError
-from kbeval.metrics import did_you_mean
-from kbeval.text import cut
+from kbeval.text import cut, did_you_mean
 
 # Parts of a query that the engine's parser may find: what reads, and nothing that writes.
 _NODES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))

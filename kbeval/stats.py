@@ -11,20 +11,21 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from statistics import NormalDist
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kbeval.exact import rounded
+from kbeval.metrics import HIGHER, NEITHER
+from kbeval.power import MCNEMAR, SIGN_FLIP, Rule, detectable
 
 RESAMPLES = 10_000
 SEED = 1
 CONFIDENCE = 0.95
 ALPHA = 0.05
-POWER = 0.8
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -46,9 +47,18 @@ class Pairs:
 
     a: Floats
     b: Floats
-    higher_is_better: bool = True
+    better: str = HIGHER
     # False: the number is shown, but a difference in it is no evidence of quality.
     decides: bool = True
+
+
+@dataclass(frozen=True)
+class Changes:
+    """How far queries changed, whatever the direction, how many by each amount, and how many units make one."""
+
+    sizes: Ints
+    counts: Ints
+    scale: Fraction
 
 
 @dataclass(frozen=True)
@@ -56,29 +66,56 @@ class Significance:
     """What can be said about a metric's difference, over the queries that have a value in both runs."""
 
     n: int
+    # How many of them differ.
+    changed: int
     mean_delta: float
     low: float
     high: float
-    test: str
+    # The test, and the level that p must reach to hold whatever the other numbers say.
+    rule: Rule
     p: float
     p_sign_flip: float
-    p_holm: float
-    holds: bool
-    # The smallest mean difference that this many queries would probably have shown; None: none at all.
-    detectable: float | None
-    higher_is_better: bool
+    better: str
     decides: bool
+    changes: Changes = field(compare=False, repr=False)
+    p_holm: float = 1.0
+    holds: bool = False
+    # An earlier number that changed alike for every query, up to the sign: the two are corrected for as one.
+    same_as: str | None = None
+
+    @property
+    def test(self) -> str:
+        return self.rule.test
+
+    @property
+    def needed(self) -> int | None:
+        """How many queries would have to change, all in one direction, before p can hold; None: no number of them."""
+        return self.rule.fewest
 
     @property
     def direction(self) -> str | None:
         """`better` or `worse` where the difference holds."""
-        if not self.holds or not self.mean_delta or not self.decides:
+        return self.leaning if self.holds else None
+
+    @property
+    def leaning(self) -> str | None:
+        """`better` or `worse`, whether it holds or not."""
+        if not self.mean_delta or not self.decides:
             return None
-        return "better" if (self.mean_delta > 0) is self.higher_is_better else "worse"
+        return BETTER if (self.mean_delta > 0) is (self.better == HIGHER) else WORSE
+
+    @cached_property
+    def detectable(self) -> float | None:
+        """The mean difference that would hold in 80 % of trials, as `kbeval.power` says; None where fewer queries
+        changed than the test needs.
+        """
+        size = detectable(self.changes.sizes, self.changes.counts, self.n, self.rule)
+        return None if size is None else _stored(Fraction(size) / self.changes.scale)
 
     def to_dict(self) -> dict[str, object]:
         return {
             "n": self.n,
+            "changed": self.changed,
             "mean_delta": self.mean_delta,
             "interval": [self.low, self.high],
             "test": self.test,
@@ -86,8 +123,11 @@ class Significance:
             "p_sign_flip": self.p_sign_flip,
             "p_holm": self.p_holm,
             "holds": self.holds,
+            "needed": self.needed,
             "detectable": self.detectable,
+            "better": self.better,
             "decides": self.decides,
+            "same_as": self.same_as,
         }
 
 
@@ -98,18 +138,28 @@ class Verdict:
     answer: str
     better: tuple[str, ...]
     worse: tuple[str, ...]
-    # The metric that `n` and `detectable` are about; None where nothing could be compared.
+    # The metric to speak of, and what can be said about it; None where nothing could be compared.
     metric: str | None
-    n: int
-    detectable: float | None
+    evidence: Significance | None
+
+    @property
+    def n(self) -> int:
+        return 0 if self.evidence is None else self.evidence.n
+
+    @property
+    def detectable(self) -> float | None:
+        return None if self.evidence is None else self.evidence.detectable
 
     def to_dict(self) -> dict[str, object]:
+        one = self.evidence
         return {
             "answer": self.answer,
             "better": list(self.better),
             "worse": list(self.worse),
             "metric": self.metric,
             "n": self.n,
+            "changed": 0 if one is None else one.changed,
+            "needed": None if one is None else one.needed,
             "detectable": self.detectable,
         }
 
@@ -118,30 +168,48 @@ BETTER, WORSE, MIXED, NO_DIFFERENCE = "better", "worse", "mixed", "no detectable
 
 
 def assess(metrics: Mapping[str, Pairs], *, resamples: int = RESAMPLES, seed: int = SEED) -> dict[str, Significance]:
-    """Test every metric, and correct for having looked at all of them. Metrics without pairs are left out."""
+    """Test every metric, and correct for having looked at all of them. Metrics without pairs are left out.
+
+    Numbers that changed alike for every query, or exactly the other way round, are one number under several names and
+    are corrected for once. Which ones do is seen in the values: a declaration could be wrong for the rows at hand, and
+    a metric of one's own would need one. Seeing it is not cheating, because it does not depend on which run is
+    which: swapping the names of the runs for any query changes the sign in all of its numbers at once.
+    """
     found: dict[str, Significance] = {}
+    first_of: dict[tuple[str, bytes], str] = {}
+    same_as: dict[str, str] = {}
     for name, pairs in metrics.items():
         applies = ~(np.isnan(pairs.a) | np.isnan(pairs.b))
-        if applies.any():
-            found[name] = _tested(
-                replace(pairs, a=pairs.a[applies], b=pairs.b[applies]), resamples=resamples, seed=seed
-            )
-    adjusted = holm({name: one.p for name, one in found.items() if one.decides})
-    family = max(1, len(adjusted))
-    return {name: _corrected(one, adjusted.get(name, one.p), family) for name, one in found.items()}
+        if not applies.any():
+            continue
+        one = _tested(replace(pairs, a=pairs.a[applies], b=pairs.b[applies]), resamples=resamples, seed=seed)
+        found[name] = one
+        if one.decides:
+            first = first_of.setdefault((one.test, _fingerprint(pairs)), name)
+            if first != name:
+                same_as[name] = first
+    adjusted = holm({name: found[name].p for name in first_of.values()})
+    return {
+        name: _corrected(one, adjusted.get(same_as.get(name, name)), len(adjusted), same_as.get(name))
+        for name, one in found.items()
+    }
 
 
-def verdict(significance: Mapping[str, Significance], headline: str) -> Verdict:
+def _fingerprint(pairs: Pairs) -> bytes:
+    """The differences, query by query, whatever their common sign; a query that has none did not change."""
+    deltas = np.round(np.nan_to_num(pairs.b - pairs.a), _FINEST) + 0.0
+    changed = np.flatnonzero(deltas)
+    return (-deltas + 0.0 if len(changed) and deltas[changed[0]] < 0 else deltas).tobytes()
+
+
+def verdict(significance: Mapping[str, Significance], headline: str | None) -> Verdict:
     """What the differences that hold say together. `headline`: the metric to speak of where none holds."""
     better = tuple(name for name, one in significance.items() if one.direction == BETTER)
     worse = tuple(name for name, one in significance.items() if one.direction == WORSE)
     answer = MIXED if better and worse else BETTER if better else WORSE if worse else NO_DIFFERENCE
     deciding = [name for name, one in significance.items() if one.decides]
     metric = headline if headline in deciding else next(iter(deciding), None)
-    if metric is None:
-        return Verdict(answer, better, worse, None, 0, None)
-    one = significance[metric]
-    return Verdict(answer, better, worse, metric, one.n, one.detectable)
+    return Verdict(answer, better, worse, metric, None if metric is None else significance[metric])
 
 
 def _tested(pairs: Pairs, *, resamples: int, seed: int) -> Significance:
@@ -149,52 +217,36 @@ def _tested(pairs: Pairs, *, resamples: int, seed: int) -> Significance:
     units, scale = _whole_numbers(b - a)
     n = len(units)
     values, counts = np.unique(units, return_counts=True)
-    total = int(values @ counts)
+    changes = _changes(values, counts, scale)
     low, high = _interval(values, counts, resamples, seed)
     p_sign_flip = _sign_flip(values, counts, resamples, seed)
     is_binary = bool(np.isin(a, (0, 1)).all() and np.isin(b, (0, 1)).all())
     p = mcnemar_mid_p(int(((a == 0) & (b == 1)).sum()), int(((a == 1) & (b == 0)).sum())) if is_binary else p_sign_flip
-    mean = total / n
-    spread = math.sqrt(math.fsum(counts * (values - mean) ** 2) / (n - 1)) / float(scale) if n > 1 else 0.0
     return Significance(
         n=n,
-        mean_delta=_stored(Fraction(total, n) / scale),
+        changed=int(changes.counts.sum()),
+        mean_delta=_stored(Fraction(int(values @ counts), n) / scale),
         low=_stored(Fraction(low, n) / scale),
         high=_stored(Fraction(high, n) / scale),
-        test="mcnemar" if is_binary else "sign-flip",
+        rule=Rule(MCNEMAR if is_binary else SIGN_FLIP, ALPHA, resamples),
         p=p,
         p_sign_flip=_stored(Fraction(p_sign_flip)),
-        p_holm=p,
-        holds=False,
-        detectable=spread,  # until it is known how many metrics are looked at
-        higher_is_better=pairs.higher_is_better,
-        decides=pairs.decides,
+        better=pairs.better,
+        decides=pairs.decides and pairs.better != NEITHER,
+        changes=changes,
     )
 
 
-def _corrected(one: Significance, p_holm: float, family: int) -> Significance:
+def _corrected(one: Significance, p_holm: float | None, family: int, same_as: str | None) -> Significance:
+    """`p_holm` is None where the number decides nothing: it was looked at by itself."""
     return replace(
         one,
         p=_stored(Fraction(one.p)),
-        p_holm=_stored(Fraction(p_holm)),
-        holds=one.decides and p_holm <= ALPHA,
-        detectable=_detectable(one, family),
+        p_holm=_stored(Fraction(one.p if p_holm is None else p_holm)),
+        holds=p_holm is not None and p_holm <= ALPHA,
+        rule=one.rule if p_holm is None else replace(one.rule, level=ALPHA / family),
+        same_as=same_as,
     )
-
-
-def _detectable(one: Significance, family: int) -> float | None:
-    """With this spread and this many queries, which mean difference would hold four times out of five?"""
-    alpha = ALPHA / family
-    # So many queries must change, all in one direction, before any test can hold.
-    fewest = math.ceil(math.log2((1 if one.test == "mcnemar" else 2) / alpha))
-    if fewest > one.n:
-        return None
-    spread = one.detectable or 0.0
-    normal = NormalDist()
-    size = (normal.inv_cdf(1 - alpha / 2) + normal.inv_cdf(POWER)) * spread / math.sqrt(one.n)
-    if one.test == "mcnemar" or not spread:
-        size = max(size, fewest / one.n)
-    return rounded(size)
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
@@ -291,14 +343,19 @@ def _drawn_one_by_one(generator: np.random.Generator, values: Ints, counts: Ints
         yield every[generator.integers(len(every), size=(size, len(every)))].sum(axis=1)
 
 
+def _changes(values: Ints, counts: Ints, scale: Fraction) -> Changes:
+    sizes, place = np.unique(np.abs(values), return_inverse=True)
+    each = np.bincount(place, weights=counts).astype(np.int64)
+    return Changes(sizes[sizes > 0], each[sizes > 0], scale)
+
+
 def _sign_flip(values: Ints, counts: Ints, resamples: int, seed: int) -> float:
     """If the names of the runs meant nothing, each difference might as well have the other sign: how often is the
     sum then as far from zero as it is? (b + 1) / (B + 1) for b of B flips, the real signs being the one beside them.
     """
     observed = abs(int(values @ counts))
-    sizes, place = np.unique(np.abs(values), return_inverse=True)
-    each = np.bincount(place, weights=counts).astype(np.int64)
-    sizes, each = sizes[sizes > 0], each[sizes > 0]
+    changes = _changes(values, counts, Fraction(1))
+    sizes, each = changes.sizes, changes.counts
     moving = int(each.sum())
     # A third is no whole number of units: each is off by half of one at most, and sums that are equal must count so.
     observed -= moving

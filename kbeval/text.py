@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 import unicodedata
+from collections.abc import Iterable
 
 # Control characters could move the cursor or recolour a terminal; format characters could reorder a line.
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
@@ -80,3 +82,9 @@ def display_width(text: str) -> int:
 def counted(number: int, one: str, many: str | None = None) -> str:
     """`1 run`, `2 runs`, `1,000 queries`."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint to the nearest known name, or nothing."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kbeval.configs import CAUSES, config_of, eval_k, settings_of
-from kbeval.model import number_parts, plain_number
+from kbeval.model import plain_number
+from kbeval.names import Name
 from kbeval.runs import Run
 from kbeval.sqlfiles import read_sql, relations, without_comments
 
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 # What there is beside the files of sql/views/: name, what it answers, and its columns.
 ABOUT = {
     "aggregates": (
-        "the stored numbers of every run, one a row",
-        "run_id, slice (null: the whole run), metric, k, value, scored, not_applicable",
+        "the stored numbers of every run, one row per number",
+        "run_id, slice (null: the whole run), metric, k, value (null: scored on no query), scored, not_applicable",
     ),
     "configurations": (
         "every key of every run's configuration; what looks secret is hidden",
@@ -146,16 +147,23 @@ def _numbers(run: Run) -> Iterator[tuple[Any, ...]]:
     numbers = aggregate.numbers() if aggregate is not None else {}
     if aggregate is None or all(plain_number(value) is None for value in numbers.values()):
         return
-    ledger = aggregate.ledger.get("metrics")
-    for name, value in numbers.items():
+    for long_name, value in numbers.items():
         number = plain_number(value)
         # Where something else than a number is stored, it is none of ours.
         if number is None and value is not None:
             continue
-        metric, k = number_parts(name)
-        counts = ledger.get(metric.partition(".")[0], {}) if isinstance(ledger, dict) else {}
+        name = Name.parse(long_name)
+        counts = aggregate.counts(long_name)
         scored, not_applicable = (_count(counts.get(what)) for what in ("scored", "not_applicable"))
-        yield run.run_id, None, metric, k, None if number is None else float(number), scored, not_applicable
+        yield (
+            run.run_id,
+            None,
+            name.without_k,
+            name.k,
+            None if number is None else float(number),
+            scored,
+            not_applicable,
+        )
 
 
 def _count(value: Any) -> int | None:  # noqa: ANN401  (whatever is stored)

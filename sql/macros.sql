@@ -32,9 +32,43 @@ CREATE MACRO n_different(l) AS CASE WHEN len(l) < 2 THEN len(l) ELSE COALESCE(li
 -- Text as it is looked for in other text: whatever its case, and a sigma is one letter wherever it stands in a word.
 CREATE MACRO folded(t) AS replace(lower(nfc_normalize(t)), 'ς', 'σ');
 
+-- Does a row say that the system abstained: 'true', 'false', or null where it does not say? It stands in an object of
+-- its own, or at the top of the row.
+CREATE MACRO said_abstained(r) AS
+    COALESCE(NULLIF(CAST(r.abstention -> '$.abstained' AS VARCHAR), 'null'), CAST(r.abstained AS VARCHAR));
+
+-- The text of a hit; null where it was not kept: it is missing, empty, masked ("***") or says that it was redacted.
+CREATE MACRO kept_text(t) AS
+    CASE
+        WHEN NOT regexp_full_match(
+            t, '[\s\pZ*█■•….]*([\[(<{]+\s*redacted[^\])>}]*[\])>}]+|redacted)?[\s\pZ*█■•….]*', 'i'
+        ) THEN t
+    END;
+
 -- What a stored row is known by: another value for any other text in it.
 CREATE MACRO row_hash(query_id, result_json) AS
     md5_number(concat(length(CAST(query_id AS VARCHAR)), ':', CAST(query_id AS VARCHAR), CAST(result_json AS VARCHAR)));
+
+-- The same in eight bytes, to be kept for each row.
+CREATE MACRO row_mark(hash) AS CAST(hash & 18446744073709551615 AS UBIGINT);
+
+-- How many tokens a row says that it took: a number, an object with a total, or one with parts that are added up.
+CREATE MACRO tokens_in(said, usage) AS
+    COALESCE(
+        json_number(said),
+        json_number(json_extract(said, '$.total')),
+        json_sum(json_extract(said, '$.prompt'), json_extract(said, '$.completion')),
+        json_number(json_extract(usage, '$.total_tokens')),
+        json_sum(json_extract(usage, '$.prompt_tokens'), json_extract(usage, '$.completion_tokens')),
+        json_sum(json_extract(usage, '$.input_tokens'), json_extract(usage, '$.output_tokens'))
+    );
+CREATE MACRO json_sum(a, b) AS
+    CASE WHEN json_number(a) IS NOT NULL OR json_number(b) IS NOT NULL
+         THEN COALESCE(json_number(a), 0) + COALESCE(json_number(b), 0) END;
+
+-- What a row says that it cost, in US dollars.
+CREATE MACRO dollars_in(said, in_dollars) AS
+    COALESCE(json_number(in_dollars), json_number(said), json_number(json_extract(said, '$.usd')));
 
 -- The positions in a stored list of spans, one a structure; null where it is no such list.
 CREATE MACRO spans_in(j) AS
@@ -46,12 +80,14 @@ CREATE MACRO spans_in(j) AS
     }]'));
 
 -- Every kind of source position as a half-open rectangle on a named axis. One-dimensional kinds
--- have a height of one, so that one overlap rule serves all. Null: no usable position.
+-- have a height of one, so that one overlap rule serves all. Bytes and characters are counted differently, so they
+-- are two axes. Null: no usable position.
 CREATE MACRO span_axis(kind, page) AS
     CASE kind
         WHEN 'line'   THEN 'line'
         WHEN 'code'   THEN 'line'
         WHEN 'byte'   THEN 'byte'
+        WHEN 'char'   THEN 'char'
         WHEN 'time'   THEN 'time'
         WHEN 'region' THEN 'region'
         WHEN 'page'   THEN 'page ' || CAST(TRY_CAST(page AS BIGINT) AS VARCHAR)
@@ -61,6 +97,7 @@ CREATE MACRO span_low(s) AS
         WHEN 'line'   THEN s."start"
         WHEN 'code'   THEN s.line_start
         WHEN 'byte'   THEN s."start"
+        WHEN 'char'   THEN s."start"
         WHEN 'time'   THEN s.start_ms
         WHEN 'region' THEN s.x
         WHEN 'page'   THEN CASE WHEN s.char_start IS NULL OR s.char_end IS NULL THEN 0 ELSE s.char_start END
@@ -70,6 +107,7 @@ CREATE MACRO span_high(s) AS
         WHEN 'line'   THEN s."end" + 1
         WHEN 'code'   THEN s.line_end + 1
         WHEN 'byte'   THEN s."end"
+        WHEN 'char'   THEN s."end"
         WHEN 'time'   THEN s.end_ms
         WHEN 'region' THEN s.x + s.w
         WHEN 'page'   THEN CASE WHEN s.char_start IS NULL OR s.char_end IS NULL THEN 1e15 ELSE s.char_end END
@@ -104,8 +142,18 @@ CREATE MACRO citation_text(citation) AS
 -- Was a text cut to 200 characters when it was stored? Then it says nothing about what the rest holds, or how long it is.
 CREATE MACRO is_cut_text(t) AS t IS NULL OR (ends_with(t, '...') AND length(t) BETWEEN 200 AND 203);
 
--- Headings as they are compared: without their # marks, with single spaces, each ended by a mark that no text holds.
--- "# A > ## B" and ["A", "B"] are the same, and "Step 1" is not the beginning of "Step 10".
+-- A heading without the # marks before it, or behind it and a space; white space is single spaces.
+CREATE MACRO heading_text(h) AS
+    regexp_replace(
+        regexp_replace(
+            regexp_replace(nfc_normalize(h), '[\t-\r\x1c-\x20\x{85}\pZ]+', ' ', 'g'),
+            '^[# ]+', ''
+        ),
+        ' [# ]*$', ''
+    );
+
+-- Headings as they are compared, each ended by a mark that none of them holds. "# A > ## B" and ["A", "B"] are the
+-- same, and "Step 1" is not the beginning of "Step 10".
 CREATE MACRO canonical_headings(j) AS
     COALESCE(
         list_aggregate(
@@ -116,7 +164,7 @@ CREATE MACRO canonical_headings(j) AS
                              THEN TRY(from_json(CAST(j AS VARCHAR), '["VARCHAR"]'))
                              ELSE string_split(COALESCE(TRY(from_json(CAST(j AS VARCHAR), '"VARCHAR"')), CAST(j AS VARCHAR)), ' > ')
                         END,
-                        lambda h: trim(regexp_replace(regexp_replace(nfc_normalize(h), '\s+', ' ', 'g'), '^ ?#+ ?', ''))
+                        lambda h: heading_text(h)
                     ),
                     lambda h: h <> ''
                 ),
@@ -129,7 +177,13 @@ CREATE MACRO canonical_headings(j) AS
 
 -- The folders that a system chose: a list, or an object that holds one. Null where it does not say.
 CREATE MACRO chosen_folders(j) AS
-    CASE WHEN left(ltrim(CAST(j AS VARCHAR)), 1) = '['
-         THEN TRY(from_json(CAST(j AS VARCHAR), '["VARCHAR"]'))
-         ELSE TRY(from_json(CAST(j AS VARCHAR), '{"selected_folders": ["VARCHAR"]}')).selected_folders
-    END;
+    list_filter(
+        CASE WHEN left(ltrim(CAST(j AS VARCHAR)), 1) = '['
+             THEN TRY(from_json(CAST(j AS VARCHAR), '["VARCHAR"]'))
+             ELSE TRY(from_json(CAST(j AS VARCHAR), '{"selected_folders": ["VARCHAR"]}')).selected_folders
+        END,
+        lambda folder: folder IS NOT NULL
+    );
+
+-- A folder as paths begin with it: "./Area/" is "Area", and "." and "/" are everything.
+CREATE MACRO folder_name(folder) AS NULLIF(regexp_replace(folder, '^(\./|/)+|(/\.?)+$', '', 'g'), '.');

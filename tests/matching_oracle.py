@@ -9,21 +9,24 @@ Where the definitions leave a choice, this is the choice:
  1. A run whose hits name several chunker versions has no known version: the tables are not asked then.
  2. '' is not a policy: a run whose chunks are known under '' alone has no known policy. A chunk that is known under ''
     and one other policy is known under that other one.
- 3. The version and the policy of a run are worked out from the table `chunks` and those kept rows that were seen in it;
-    hits are placed by all kept rows, those seen in hits included.
+ 3. The tables are the table `chunks` and those kept rows that were seen in it. Kept rows that were only seen in hits
+    are what the hits of stored runs are: *sightings*. They say where an expected chunk stands, and of which version it
+    is, where the tables do not know it; they never place a hit. So numbers do not change when what was seen is kept.
  4. A kept row that has the key (chunk, version, policy) of a row of the table is in the table now, and the table's row
     was first seen when the kept one was. The table's own content comes first; where it says nothing (unusable spans),
     the kept row's is used. A row of the table that was not kept is seen now: after everything kept.
     Rows first seen at the same time: by version, then by policy.
  5. Which row of several answers for a hit is decided for each question among those that can answer it: usable spans, a
     document, a size.  A policy that is known and that no such row has excludes none of them.
- 6. Where an expected chunk stands: the first seen known row with usable spans; where no row has any, the first hit of
-    any stored run (this one included) that has usable `source_spans`, then the first that has a usable citation. The
-    first hit: by version, policy (as configured), creation of the run, run id, query id, place in the list.
-    Which chunks are own and which foreign is decided by the tables alone, without such hits.
-    The label's place for own and foreign is the first seen row with usable spans, else the first seen row.
- 7. The document of an expected chunk is that of its place; without one, of the first seen row, else of the first hit
-    that has a document.
+ 6. Where an expected chunk stands: the first seen row of the tables with usable spans; where none has any, the first
+    sighting that has. Sightings: kept ones as they were first seen; then the hits of any stored run (this one
+    included) that have usable `source_spans`, then those that have a usable citation, each by version, policy (as
+    configured), creation of the run, run id, query id, place in the list.
+    An expected chunk that the tables do not know is own where a sighting has the run's version (and policy, if both
+    are known), and foreign where all sightings with a version have others. The label's place for own and foreign is the
+    first seen row of the tables with usable spans, else the first seen row.
+ 7. The document of an expected chunk is that of its place; without one, of the first seen row, else of the first
+    sighting that has a document.
  8. "The same spans": the same document and the same positions, however they are cut into spans.
  9. A query with `expected_spans` has their places and their documents alone (and `expected_doc_ids`): its expected
     chunks say nothing about places and documents then. Each of its spans is a place of its own.
@@ -39,7 +42,9 @@ Where the definitions leave a choice, this is the choice:
 15. Tokens: the hit's `token_count`; else the table's `token_estimate`, else the characters of its text / 4, or what
     was kept of either; else the characters of the hit's text / 4. Text that was cut (200 characters and '...') and
     text that is empty say nothing.
-16. `hit_within_tokens` is null where a size at or before the first correct hit is unknown, whatever the budget.
+16. `hit_within_tokens` is null, whatever the budget, where the size of a hit that is read is unknown: the hits up to
+    the first correct one, or all where none is correct (a run without sizes has no number, not 0, and misses count
+    only where hits would). A query without hits is 0, in a run of which any query that counts here has known sizes.
 17. The path that stands in for an unknown document counts wherever places decide, also where the query falls back to
     documents; it is never an expected document of `recall_at_k_doc`.
 """
@@ -175,10 +180,12 @@ class Oracle:
         self.runs = {run.run_id: run for run in world.runs}
         self.versions: dict[str, tuple[str | None, str | None]] = {}
         self.policies: dict[str, str | None] = {}
+        self.kept_hits = sorted((c for c in world.kept if c.seen_in == "hits"), key=lambda c: (c.first_seen, c.version))
+        kept = [c for c in world.kept if c.seen_in == "chunks"]
         in_table = {(c.chunk_id, c.version, c.policy) for c in world.table}
-        kept_since = {(c.chunk_id, c.version, c.policy): c.first_seen for c in world.kept}
+        kept_since = {(c.chunk_id, c.version, c.policy): c.first_seen for c in kept}
         self.known: dict[str, list[Known]] = {}
-        for is_from_table, chunks in ((True, world.table), (False, world.kept)):
+        for is_from_table, chunks in ((True, world.table), (False, kept)):
             for c in chunks:
                 key = (c.chunk_id, c.version, c.policy)
                 one = Known(c, key in in_table, is_from_table, kept_since.get(key, LATER))
@@ -196,7 +203,7 @@ class Oracle:
 
     def indexed(self, chunk_id: str) -> list[Chunk]:
         """What the table says, and said when its rows were kept."""
-        return [one.chunk for one in self.known.get(chunk_id, ()) if one.chunk.seen_in == "chunks"]
+        return [one.chunk for one in self.known.get(chunk_id, ())]
 
     def version_and_source(self, run: Run) -> tuple[str | None, str | None]:
         if run.run_id not in self.versions:
@@ -252,7 +259,11 @@ class Oracle:
             is_same = label.chunk.doc_id == c.doc_id and same_positions(label.chunk.spans, c.spans)
             if label.chunk.version == version or is_same:
                 return "own"
-        return "foreign" if known or is_current else "unknown"
+        if known or is_current:
+            return "foreign"
+        seen = self.sighted_versions(chunk_id)
+        is_own = any(v == version and (policy is None or p in {"", policy}) for v, p in seen)
+        return "own" if is_own else "foreign" if seen else "unknown"
 
     def matching(self, run: Run) -> str:
         if self.match != "auto":
@@ -265,9 +276,12 @@ class Oracle:
 
     # --- the hit -----------------------------------------------------------------------------------
 
+    def version_of(self, run: Run, hit: Hit) -> str | None:
+        return text(hit.get("chunker_version")) or self.version(run)
+
     def rows_for(self, run: Run, hit: Hit) -> list[Chunk]:
         """What the tables know of a hit's chunk, the most fitting first."""
-        version = text(hit.get("chunker_version")) or self.version(run)
+        version = self.version_of(run, hit)
         policy = self.policy(run)
         found = [
             one
@@ -317,11 +331,17 @@ class Oracle:
 
     # --- the labels --------------------------------------------------------------------------------
 
+    def sighted_versions(self, chunk_id: str) -> set[tuple[str, str]]:
+        """The versions and policies under which hits had a chunk."""
+        kept = {(c.version, c.policy) for c in self.kept_hits if c.chunk_id == chunk_id}
+        stored = [(self.version_of(run, hit), run) for run, hit in self.stored_hits(chunk_id)]
+        return kept | {(version, text(run.config.get("policy_hash")) or "") for version, run in stored if version}
+
     def stored_hits(self, chunk_id: str) -> list[tuple[Run, Hit]]:
         """The hits of any run that hold a chunk, in the order in which they are believed."""
         found = [
             (
-                (text(hit.get("chunker_version")) or self.version(run) or "", run.config.get("policy_hash") or ""),
+                (self.version_of(run, hit) or "", run.config.get("policy_hash") or ""),
                 (run.created_at, run.run_id, query_id, position),
                 run,
                 hit,
@@ -340,6 +360,10 @@ class Oracle:
         for one in known:
             if says_something(one.chunk.spans):
                 return one.chunk.doc_id, one.chunk.spans
+        sighted = [c for c in self.kept_hits if c.chunk_id == chunk_id]
+        for c in sighted:
+            if says_something(c.spans):
+                return c.doc_id, c.spans
         stored = self.stored_hits(chunk_id)
         for run, hit in stored:
             if says_something(hit.get("source_spans")):
@@ -347,8 +371,9 @@ class Oracle:
         for run, hit in stored:
             if says_something([hit.get("citation")]):
                 return self.doc_or_path(run, hit), [hit["citation"]]
-        docs = [one.chunk.doc_id for one in known] + [self.doc_or_path(run, hit) for run, hit in stored]
-        return next((doc for doc in docs if doc), None), None
+        docs = [c.doc_id for c in (*(one.chunk for one in known), *sighted)]
+        said = [self.doc_or_path(run, hit) for run, hit in stored]
+        return next((doc for doc in (*docs, *said) if doc), None), None
 
     def expected_places(self, entry: Mapping[str, Any]) -> tuple[list[ExpectedPlace], set[str]]:
         """Where the right text stands, and in which documents."""
@@ -431,12 +456,7 @@ class Oracle:
         others = [self.runs[one] for one in together]
         known = {query_id: row for query_id, row in run.rows.items() if query_id in self.labels}
         judged = {query_id: self.judge(run, query_id, matching, others) for query_id in known}
-        by_chunk = [  # queries with labels for chunks, that can be matched
-            query_id
-            for query_id in known
-            if (self.labels[query_id].get("expected_chunk_ids") or self.labels[query_id].get("expected_spans"))
-            and judged[query_id].matching != "unmatched"
-        ]
+        by_chunk = [query_id for query_id in known if self.is_about_chunks(judged[query_id], query_id)]
         by_place = [query_id for query_id in by_chunk if judged[query_id].matching != "doc"]
         found: dict[str, Any] = {
             "hit_at_k": {str(k): mean([hit_at(judged[q], k) for q in by_chunk], 0.0) for k in KS},
@@ -456,7 +476,8 @@ class Oracle:
             found["recall_at_k_chunk"] = {
                 str(k): mean([place_recall(judged[q], k) for q in by_place], None) for k in KS
             }
-        sized = [self.within(run, q, judged[q]) for q in by_chunk]
+        is_measured = self.is_measured(self.runs[run_id], matching, others)
+        sized = [self.within(run, q, judged[q]) if hits_of(known[q]) or is_measured else None for q in by_chunk]
         if any(one is not None for one in sized):
             found["hit_within_tokens"] = {
                 str(budget): mean([one[budget] for one in sized if one is not None], None) for budget in BUDGETS
@@ -469,10 +490,23 @@ class Oracle:
         expected = set(self.labels[query_id]["expected_doc_ids"])
         return Fraction(len(docs & expected), len(expected))
 
+    def is_about_chunks(self, judged: Judged, query_id: str) -> bool:
+        """It has labels for chunks or places, and can be matched."""
+        entry = self.labels[query_id]
+        has_labels = bool(entry.get("expected_chunk_ids") or entry.get("expected_spans"))
+        return has_labels and judged.matching != "unmatched"
+
+    def is_measured(self, run: Run, matching: str, together: Sequence[Run]) -> bool:
+        """Are the sizes known of any ranking that counts?"""
+        for query_id, row in run.rows.items():
+            if query_id in self.labels and hits_of(row):
+                judged = self.judge(run, query_id, matching, together)
+                if self.is_about_chunks(judged, query_id) and self.within(run, query_id, judged) is not None:
+                    return True
+        return False
+
     def within(self, run: Run, query_id: str, judged: Judged) -> dict[int, int] | None:
         """For each budget: is a correct hit among those that it buys? None where the sizes are not known."""
-        if not judged.correct:
-            return dict.fromkeys(BUDGETS, 0)
         hits = hits_of(run.rows[query_id])
         names = identities(hits)
         right = {names[number] for number in judged.correct}
@@ -487,8 +521,8 @@ class Oracle:
                 return None
             total += tokens
             if names[number] in right:
-                break
-        return {budget: 1 if total <= budget else 0 for budget in BUDGETS}
+                return {budget: 1 if total <= budget else 0 for budget in BUDGETS}
+        return dict.fromkeys(BUDGETS, 0)
 
     # --- two runs ----------------------------------------------------------------------------------
 

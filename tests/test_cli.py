@@ -242,12 +242,12 @@ def test_check_exits_with_one_when_it_finds_something(two_runs: Workspace, capsy
     two_runs.add_run("odd", {"q1": {"hits_top_k": hits("c1", "c1")}})
     code, out, err = call(capsys, "check")
     assert code == 1
-    assert "repeated hits: 1" in out
+    assert "repeated hits: 1  [repeated-hit]" in out
     assert "what to do" in out
-    assert "2 kinds of trouble in 2 golden queries and 3 runs" in err
+    assert "2 findings in 2 golden queries and 3 runs" in err
     code, out, _ = call(capsys, "check", "--format", "json")
     assert code == 1
-    assert {finding["finding"] for finding in json.loads(out)} == {"repeated hits", "golden queries without a row"}
+    assert {finding["code"] for finding in json.loads(out)} == {"repeated-hit", "query-without-row"}
 
 
 # --- wrong input -----------------------------------------------------------------------------------
@@ -401,6 +401,8 @@ def test_no_id_from_the_data_reaches_the_terminal_raw(
         ("db = 3", "db must be text"),
         ('db = "a\\u0000b"', "NUL"),
         ("[metrics]\nmine = 3", "must be text, an SQL aggregate"),
+        ("[metrics.mine]\nbetter = 'lower'", "or a table like { expression ="),
+        ("[metrics.mine]\nexpression = 'MAX(rank)'\nbeter = 'lower'", "did you mean 'better'?"),
         ("db = ", "is not valid TOML"),
         ("k = " + "[" * 5000, "is not valid TOML"),
     ],

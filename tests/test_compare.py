@@ -18,6 +18,8 @@ import kbeval
 from kbeval.compare import CompareOptions, IncomparableError
 from kbeval.comparison import CompareReport, QueryComparison
 from kbeval.errors import BadRowsError, UsageError
+from kbeval.metrics import metrics_in_config
+from kbeval.render.comparison import delta_table, legend, render_report_md, slice_table, verdict_sentence
 from kbeval.scoring import ScoreOptions
 from tests.workspace import Workspace, answer, hits
 
@@ -448,6 +450,113 @@ def test_metrics_of_ones_own_and_more_ks_are_compared_too(fixed_pair: Workspace,
     assert report.whole.significance["deepest"].test == "sign-flip"
 
 
+def test_a_metric_that_improves_neither_way_is_shown_and_decides_nothing(workspace: Workspace) -> None:
+    queries = [f"q{n}" for n in range(20)]
+    workspace.add_golden(*({"id": q, "expected_chunk_ids": ["c"]} for q in queries))
+    workspace.add_run("a", {q: ranking(1) for q in queries})
+    workspace.add_run("b", {q: {"hits_top_k": hits("c", None)} for q in queries})
+    verdicts = {}
+    for better in ("neither", "higher"):
+        own = metrics_in_config({"depth": {"expression": "MAX(rank)", "better": better}}, "kbeval.toml")
+        report = compare(workspace, scoring=ScoreOptions(configured_metrics=own))
+        verdicts[better] = verdict_sentence(report.whole)
+        assert report.whole.significance["depth"].p < 0.001
+        (row,) = [row for row in delta_table(report.whole)[1] if row[0] == "depth"]
+        assert row[-1] == {"neither": "(differs?)", "higher": "better"}[better]
+    assert verdicts["higher"].startswith("better in depth")
+    assert verdicts["neither"].startswith(
+        "no detectable difference: too few queries changed to tell: 0 of 20 did in mrr"
+    )
+    assert "(differs?): likewise, where neither more nor less is better" not in legend(report.whole)
+
+
+@pytest.mark.parametrize(
+    ("labels", "headline"),
+    [
+        ({"expected_chunk_ids": ["c"], "expected_doc_ids": ["d1"]}, "mrr"),
+        ({"expected_doc_ids": ["d1"], "must_contain": ["yes"]}, "recall_at_k_doc.10"),
+        ({"must_contain": ["yes"]}, "groundedness_checked"),
+        ({"answerable": False}, "refusal_correctness"),
+        ({}, "empty_result_rate"),
+    ],
+)
+def test_the_verdict_speaks_of_the_metric_that_the_labels_are_about(
+    workspace: Workspace, labels: dict[str, Any], headline: str
+) -> None:
+    queries = [f"q{n}" for n in range(9)]
+    workspace.add_golden(*({"id": q, **labels} for q in queries), {"id": "one", "expected_chunk_ids": ["c"]})
+    rows = {q: {**ranking(1), "answer": answer("yes")} for q in queries}
+    workspace.add_run("a", rows)
+    workspace.add_run("b", {**rows, "q0": {"hits_top_k": [], "answer": answer("no")}})
+    report = compare(workspace)
+    assert report.verdict.metric == headline
+    assert report.verdict.n == 9
+
+
+def test_queries_of_the_finest_label_are_counted_not_those_that_a_metric_applies_to(workspace: Workspace) -> None:
+    """Documents are expected everywhere, chunks in five queries of eight."""
+    labels: list[dict[str, Any]] = [{"expected_doc_ids": ["d1"]} for _ in range(8)]
+    for label in labels[:5]:
+        label["expected_chunk_ids"] = ["c"]
+    workspace.add_golden(*({"id": f"q{n}", **label} for n, label in enumerate(labels)))
+    for run in ("a", "b"):
+        workspace.add_run(run, {f"q{n}": ranking(1) for n in range(8)})
+    assert compare(workspace).verdict.metric == "mrr"
+    assert compare(workspace, only=("recall@5",)).verdict.metric == "recall_at_k_doc.5"
+
+
+def test_deltas_for_people_are_rounded_once_and_those_for_programs_are_of_stored_numbers(workspace: Workspace) -> None:
+    workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": ["c"], "category": "x"} for n in range(60)))
+    for run, found in (("a", 44), ("b", 40)):
+        workspace.add_run(run, {f"q{n}": ranking(1 if n < found else None) for n in range(60)})
+    report = compare(workspace, scoring=ScoreOptions(by="category"))
+    assert report.deltas["mrr"] == -0.0666
+    assert report.slices["x"].deltas()["mrr"] == -0.0666
+    (mrr,) = [row for row in delta_table(report.whole)[1] if row[0] == "mrr"]
+    assert mrr[1:4] == [0.7333, 0.6667, "-0.0667"]
+    assert "-0.0667" in slice_table(report)[1][0]
+    assert "| mrr | 0.7333 | 0.6667 | -0.0667 |" in render_report_md(report)
+    assert "-0.0666" not in render_report_md(report)
+    assert "exact" not in report.aggregate_a.to_dict()
+
+
+def test_a_delta_of_runs_with_other_queries_is_that_of_the_runs(workspace: Workspace) -> None:
+    workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": ["c"]} for n in range(7)))
+    workspace.add_run("a", {f"q{n}": ranking(1 if n < 2 else None) for n in range(3)})
+    workspace.add_run("b", {f"q{n}": ranking(1 if n < 5 else None) for n in range(7)})
+    (mrr,) = [row for row in compare(workspace).whole.rows() if row.name == "mrr"]
+    # 5/7 - 2/3 is 0.04762.
+    assert (mrr.delta, mrr.exact_delta) == (0.0476, 0.0476)
+    assert mrr.significance is not None
+    assert mrr.significance.mean_delta == 0.3333
+
+
+def test_numbers_that_neither_run_has_are_not_printed_unless_asked_for(fixed_pair: Workspace) -> None:
+    report = compare(fixed_pair, "run-a", "run-b")
+    names = [row[0] for row in delta_table(report.whole)[1]]
+    assert "mrr" in names
+    assert not {"cited", "grounded", "refused", "recall@5"} & set(names)
+    assert not {"cited", "grounded"} & set(render_report_md(report).replace("|", " ").split())
+    assert "citation_coverage" in report.to_dict()["deltas"]
+    asked = compare(fixed_pair, "run-a", "run-b", only=("cited", "mrr"))
+    assert [row[0] for row in delta_table(asked.whole, asked.shown)[1]] == ["mrr", "cited"]
+
+
+def test_few_changes_are_said_to_be_too_few_whatever_their_size(workspace: Workspace) -> None:
+    """Four of forty-four move from a miss to the first rank: no test could tell, and no small size is promised."""
+    workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": ["c"]} for n in range(44)))
+    workspace.add_run("a", {f"q{n}": ranking(2 if n > 3 else None) for n in range(44)})
+    workspace.add_run("b", {f"q{n}": ranking(2 if n > 3 else 1) for n in range(44)})
+    report = compare(workspace, only=("mrr",))
+    assert (
+        verdict_sentence(report.whole)
+        == "no detectable difference: too few queries changed to tell: 4 of 44 did in mrr,"
+        " at least 6 of 44 would have to change in one direction"
+    )
+    detail = report.to_dict()["verdict_detail"]
+    assert (detail["changed"], detail["needed"], detail["detectable"]) == (4, 6, None)
+
+
 # --- may they be compared? ---------------------------------------------------------------------------
 
 
@@ -480,16 +589,20 @@ def test_what_one_run_does_not_say_forbids_nothing(fixed_pair: Workspace) -> Non
     assert compare(fixed_pair, "run-a", "run-b").verdict.n == 3
 
 
-def test_runs_scored_with_different_golden_files_are_refused(fixed_pair: Workspace) -> None:
-    scored = fixed_pair.score("run-a")
-    kbeval.store_scored(scored, db=fixed_pair.db)
+def test_runs_scored_with_different_golden_files_are_computed_afresh_and_it_is_said(fixed_pair: Workspace) -> None:
+    kbeval.store_scored(fixed_pair.score("run-a"), db=fixed_pair.db)
     entries = json.loads(fixed_pair.golden.read_text())
     fixed_pair.golden.write_text(json.dumps([*entries, {"id": "more", "query": "?"}]))
     kbeval.store_scored(fixed_pair.score("run-b"), db=fixed_pair.db)
-    with pytest.raises(IncomparableError, match=r"golden file that they were scored with.*kbeval score run-a run-b"):
-        compare(fixed_pair, "run-a", "run-b")
+    report = compare(fixed_pair, "run-a", "run-b")
+    assert report.aggregate_a.ledger["golden"] == report.aggregate_b.ledger["golden"] == len(entries) + 1
+    (said,) = [warning for warning in report.warnings if "golden file" in warning]
+    assert said.startswith("run-a was last scored with another golden file: both runs are computed afresh")
+    assert str(fixed_pair.golden) in said
     kbeval.store_scored(fixed_pair.score(), db=fixed_pair.db)
-    assert compare(fixed_pair, "run-a", "run-b").verdict.n == 3
+    again = compare(fixed_pair, "run-a", "run-b")
+    assert not any("golden file" in warning for warning in again.warnings)
+    assert again.to_dict() == report.to_dict()
 
 
 def test_unreadable_rows_stop_a_comparison_unless_asked(fixed_pair: Workspace) -> None:

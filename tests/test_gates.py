@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,9 @@ import pytest
 
 from kbeval.cli import run
 from kbeval.errors import UsageError
-from kbeval.gates import check_gates
-from tests.workspace import Workspace, hits
+from kbeval.gates import GateResult, check_gates
+from kbeval.model import AggregateMetrics
+from tests.workspace import Workspace, answer, hits
 
 
 @pytest.fixture
@@ -25,6 +28,23 @@ def two_runs(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace
     monkeypatch.setenv("KBEVAL_DB", str(workspace.db))
     monkeypatch.setenv("KBEVAL_GOLDEN", str(workspace.golden))
     return workspace
+
+
+def test_what_improves_neither_way_cannot_drop(
+    two_runs: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = tmp_path / "kbeval.toml"
+    config.write_text('[metrics]\ndepth = "MAX(rank)"\n')
+    code, out, err = gate(capsys, "b", "--baseline", "a", "--max-drop", "depth=1")
+    assert (code, out) == (2, "")
+    assert "--max-drop depth has no direction; use --min or --max; add 'better' (higher or lower)" in err
+    assert "kbeval.toml" in err
+    assert gate(capsys, "b", "--max", "depth=9")[0] == 0
+    config.write_text('[metrics.depth]\nexpression = "MAX(rank)"\nbetter = "lower"\n')
+    assert gate(capsys, "b", "--baseline", "a", "--max-drop", "depth=1")[0] == 0
+    code, _, err = gate(capsys, "b", "--baseline", "a", "--max-drop", "queries=0")
+    assert (code, "more total_queries is neither better nor worse" in err) == (2, True)
 
 
 def gate(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -214,3 +234,195 @@ def test_gates_work_from_python_and_across_chunkers(two_runs: Workspace) -> None
     )
     report = check_gates("b", {"baseline": "a", "min": {"mrr": 0}}, db=two_runs.db, golden=two_runs.golden)
     assert any("matched by document alone" in warning for warning in report.warnings)
+
+
+# --- exact values ------------------------------------------------------------------------------------
+
+
+def make_run(workspace: Workspace, run_id: str, ranks: Sequence[int | None], created_at: str = "2026-01-01") -> None:
+    """A run whose queries find what is expected at these ranks; None: not at all."""
+    found = [hits(*[None] * (rank - 1), "c") if rank else hits(None) for rank in ranks]
+    rows = {f"q{n}": {"hits_top_k": ranking} for n, ranking in enumerate(found)}
+    workspace.add_run(run_id, rows, created_at=created_at)
+
+
+@pytest.fixture
+def graded(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """Six queries: `thirds` finds four of them, `third` two, `three_tenths` has an mrr of 0.3."""
+    workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": ["c"]} for n in range(6)))
+    make_run(workspace, "thirds", [1, 1, 1, 1, None, None])
+    make_run(workspace, "third", [3] * 6)
+    make_run(workspace, "three_tenths", [1, 2, 5, 10, None, None], "2026-02-01")
+    monkeypatch.setenv("KBEVAL_DB", str(workspace.db))
+    monkeypatch.setenv("KBEVAL_GOLDEN", str(workspace.golden))
+    return workspace
+
+
+@pytest.mark.parametrize(
+    ("run_id", "arguments", "code", "said"),
+    [
+        # 2/3 is stored as 0.6667, and is less.
+        ("thirds", ["--min", "hit@1=0.6667"], 1, "hit_at_k.1 is 0.666667; wanted: at least 0.6667"),
+        ("thirds", ["--min", "hit@1=0.6666"], 0, "hit_at_k.1 is 0.6667"),
+        ("thirds", ["--max", "hit@1=0.6667"], 0, "hit_at_k.1 is 0.666667"),
+        ("thirds", ["--min", "hit@1=0.66666667"], 1, "hit_at_k.1 is 0.6666666667; wanted: at least 0.66666667"),
+        # A third is not a decimal; the limit that is nearest to it is it.
+        ("third", ["--min", "mrr=0.3333333333333333", "--max", "mrr=0.3333333333333333"], 0, "2 gates passed"),
+        ("third", ["--max", "mrr=0.3333"], 1, "mrr is 0.333333; wanted: at most 0.3333"),
+        ("three_tenths", ["--min", "mrr=0.3", "--max", "mrr=0.3"], 0, "2 gates passed"),
+        ("three_tenths", ["--min", "mrr=0.30000000001"], 1, "mrr is 0.3; wanted: at least 0.30000000001"),
+        # The drop is 0.03333…, and 0.0333 as a difference of stored numbers.
+        ("three_tenths", ["--baseline", "third", "--max-drop", "mrr=0.0333"], 1, "went from 0.333333 to 0.3; wanted"),
+        ("three_tenths", ["--baseline", "third", "--max-drop", "mrr=0.0334"], 0, "mrr went from 0.3333 to 0.3"),
+        ("third", ["--baseline", "three_tenths", "--max-drop", "mrr=0"], 0, "mrr went from 0.3 to 0.3333"),
+    ],
+)
+def test_a_limit_is_held_against_the_exact_value(
+    graded: Workspace,
+    capsys: pytest.CaptureFixture[str],
+    run_id: str,
+    arguments: list[str],
+    code: int,
+    said: str,
+) -> None:
+    found, out, _ = gate(capsys, run_id, *arguments)
+    assert (found, said in out) == (code, True), out
+
+
+def test_a_hair_above_a_limit_is_above_it(workspace: Workspace) -> None:
+    """100 of 1999 is 0.050025, which is stored as 0.05."""
+    workspace.add_golden({"id": "q0"})
+    make = {f"q{n}": {"hits_top_k": [] if n < 100 else hits("c")} for n in range(1999)}
+    workspace.add_run("a", make)
+
+    def judged(limit: float) -> GateResult:
+        table = {"max": {"empty_result_rate": limit}}
+        (found,) = check_gates("a", table, db=workspace.db, golden=workspace.golden).results
+        return found
+
+    assert workspace.aggregate("a")["empty_result_rate"] == 0.05
+    assert not judged(0.05).passed
+    assert judged(0.05).why == "empty_result_rate is 0.050025; wanted: at most 0.05"
+    assert judged(0.05).value == 0.050025
+    assert judged(0.0501).passed
+    assert judged(0.0501).value == 0.05
+
+
+def test_rates_of_abstention_percentiles_and_counts_are_exact_too(workspace: Workspace) -> None:
+    workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": ["c"], "answerable": True} for n in range(3)))
+    workspace.add_run(
+        "a", {f"q{n}": {"hits_top_k": hits("c" if n else None), "answer": answer("yes")} for n in range(3)}
+    )
+
+    def passes(table: dict[str, Any]) -> bool:
+        return check_gates("a", table, db=workspace.db, golden=workspace.golden).passed
+
+    rate = "abstention.unsupported_rate"
+    assert workspace.aggregate("a")["abstention"]["unsupported_rate"] == 0.3333
+    assert not passes({"max": {rate: 0.3333}})
+    assert passes({"max": {rate: 0.3334}, "min": {rate: 0.3333}})
+    assert passes({"min": {"queries": 3}, "max": {"queries": 3}})
+    assert not passes({"min": {"queries": 3.00001}})
+
+
+def test_exact_values_are_neither_stored_nor_compared(graded: Workspace) -> None:
+    aggregate = graded.score("thirds").aggregates["thirds"]
+    assert aggregate.exact["hit_at_k.1"] == Fraction(2, 3)
+    assert aggregate == AggregateMetrics.from_json(aggregate.to_json())
+    assert "exact" not in aggregate.to_dict()
+    assert AggregateMetrics.from_json(aggregate.to_json()).exact_value("hit_at_k.1") == Fraction(6667, 10000)
+
+
+# --- a verdict, and every query that was lost --------------------------------------------------------
+
+
+def test_not_worse_fails_where_the_comparison_says_so(graded: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    graded.add_golden(*({"id": f"q{n}", "expected_chunk_ids": ["c"]} for n in range(40)))
+    make_run(graded, "good", [1] * 40, "2026-03-01")
+    make_run(graded, "same", [1] * 39 + [2], "2026-03-02")
+    make_run(graded, "bad", [4] * 40, "2026-03-03")
+    assert gate(capsys, "same", "--baseline", "good", "--not-worse")[0] == 0
+    code, out, _ = gate(capsys, "bad", "--baseline", "good", "--not-worse", "--format", "json")
+    (found,) = json.loads(out)["gates"]
+    assert (code, found["gate"], found["metric"], found["pass"]) == (1, "not_worse", None, False)
+    assert "worse in hit@1, hit@3, mrr" in found["why"]
+    assert gate(capsys, "good", "--baseline", "bad", "--not-worse")[0] == 0
+    code, out, err = gate(capsys, "bad", "--not-worse")
+    assert (code, out) == (2, "")
+    assert "--not-worse needs something to compare with: --baseline RUN" in err
+
+
+def test_not_worse_fails_where_some_numbers_are_better_and_others_worse(
+    workspace: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": ["c"], "expected_doc_ids": ["d1"]} for n in range(40)))
+    workspace.add_run("a", {f"q{n}": {"hits_top_k": hits("c", doc="other")} for n in range(40)})
+    workspace.add_run("b", {f"q{n}": {"hits_top_k": hits(None)} for n in range(40)}, created_at="2026-02-01")
+    monkeypatch.setenv("KBEVAL_DB", str(workspace.db))
+    monkeypatch.setenv("KBEVAL_GOLDEN", str(workspace.golden))
+    (tmp_path / "kbeval.toml").write_text('[gates]\nbaseline = "previous"\nnot_worse = true\n')
+    code, out, _ = gate(capsys, "b", "--format", "json")
+    assert code == 1
+    why = json.loads(out)["gates"][0]["why"]
+    assert "mrr" in why
+    assert "recall" not in why
+
+
+def test_every_lost_query_is_named_for_programs(graded: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(graded, "all", [1] * 6, "2026-03-01")
+    make_run(graded, "none", [None] * 6, "2026-03-02")
+    lost = [f"q{n}" for n in range(6)]
+    _, out, _ = gate(capsys, "none", "--baseline", "all", "--no-regressions")
+    assert "6 regressions: q0, q1, q2, …" in out
+    assert "q3" not in out
+    _, out, _ = gate(capsys, "none", "--baseline", "all", "--no-regressions", "--format", "json")
+    assert json.loads(out)["gates"][0]["queries"] == lost
+    _, out, _ = gate(capsys, "none", "--baseline", "all", "--no-regressions", "--format", "junit")
+    (failure,) = ET.fromstring(out).iter("failure")
+    assert (failure.text or "").split() == lost
+
+
+# --- as the stored numbers were made -----------------------------------------------------------------
+
+
+def test_missing_queries_count_as_they_did_in_the_stored_numbers(
+    two_runs: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """B has no row for one of five queries: its mrr is 0.625 over four and 0.5 over five."""
+
+    def mrr(*arguments: str) -> float:
+        _, out, _ = gate(capsys, "b", "--min", "mrr=0", "--format", "json", *arguments)
+        return float(json.loads(out)["gates"][0]["value"])
+
+    assert (mrr(), mrr("--missing", "zero")) == (0.625, 0.5)
+    assert run(["score", "b", "--missing", "zero"]) == 0
+    capsys.readouterr()
+    code, out, err = gate(capsys, "b", "--min", "mrr=0.6")
+    assert code == 1
+    assert "mrr is 0.5" in out
+    assert "no row for 1 golden query, counted as zero" in err
+    assert (mrr(), mrr("--missing", "skip")) == (0.5, 0.625)
+    # Against a baseline, too: both are counted alike.
+    assert (mrr("--baseline", "a"), mrr("--baseline", "a", "--missing", "skip")) == (0.5, 0.625)
+
+
+def test_the_job_for_ci_goes_on_after_a_query_was_added(graded: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run(graded, "night-1", [1] * 6, "2026-03-01")
+    make_run(graded, "night-2", [1] * 5 + [2], "2026-03-02")
+    assert run(["score", "--all"]) == 0
+    graded.add_golden(*({"id": f"q{n}", "expected_chunk_ids": ["c"]} for n in range(7)))
+    make_run(graded, "night-3", [1] * 6 + [2], "2026-03-03")
+
+    def job(limit: str) -> tuple[list[int], str]:
+        commands = (
+            ["score", "latest"],
+            ["gate", "latest", "--baseline", "latest~1", "--max-drop", f"mrr={limit}"],
+            ["compare", "latest~1", "latest"],
+        )
+        return [run(command) for command in commands], capsys.readouterr().err
+
+    codes, err = job("0.02")
+    assert codes == [0, 0, 0]
+    assert "night-2 was last scored with another golden file: both runs are computed afresh" in err
+    make_run(graded, "night-4", [4] * 7, "2026-03-04")
+    assert job("0.02")[0] == [0, 1, 0]

@@ -3,12 +3,15 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from kbeval.demo import make_demo
 from kbeval.errors import GoldenError
 from kbeval.golden import Golden, load_golden
+from tests.workspace import Workspace
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 
@@ -254,3 +257,174 @@ def test_ten_thousand_entries_of_yaml_load_in_about_a_second(tmp_path: Path) -> 
 def test_entries_are_handed_out_as_a_polars_frame(tmp_path: Path) -> None:
     golden: Golden = load_golden(write(tmp_path, YAML))
     assert golden.frame()["id"].to_list() == ["q1", "q2"]
+
+
+# --- places ------------------------------------------------------------------------------------------
+
+PLACES = [
+    {"doc_id": "d", "kind": "line", "start": 3, "end": 3},
+    {"path": "d.md", "kind": "code", "line_start": 1, "line_end": 9},
+    {"doc_id": "d", "path": "d.md", "kind": "byte", "start": 0, "end": 1},
+    {"doc_id": "d", "kind": "char", "start": 5, "end": 9},
+    {"doc_id": "d", "kind": "time", "start_ms": 0.5, "end_ms": 1.5},
+    {"doc_id": "d", "kind": "page", "page": 1},
+    {"doc_id": "d", "kind": "page", "page": 2, "char_start": 0, "char_end": 10},
+    {"doc_id": "d", "kind": "region", "x": -1.5, "y": 0, "w": 0.5, "h": 2},
+    {"path": "d.md", "kind": "caption"},
+]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: place["kind"])
+def test_every_kind_of_place_is_taken_as_it_is(tmp_path: Path, place: dict[str, Any]) -> None:
+    entries = [
+        {"id": "q", "query": "?", "expected_spans": [{**place, "section": None, "doc_id": place.get("doc_id", "")}]}
+    ]
+    for name, text in (("g.json", json.dumps(entries)), ("g.yaml", yaml.dump(entries))):
+        golden = load_golden(write(tmp_path, text, name))
+        assert golden.entries[0]["expected_spans"] == [place]
+        assert golden.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("span", "fault"),
+    [
+        ("kind: lines, start: 1, end: 2", "there is no kind lines; did you mean 'line'?"),
+        ("kind: Line, start: 1, end: 2", "did you mean 'line'?"),
+        ("kind: zzz, start: 1, end: 2", "there is no kind zzz; name one of line, code, char, byte"),
+        ("start: 1, end: 2", "has no kind; name one of line"),
+        ("kind: '', start: 1, end: 2", "has no kind"),
+        ("kind: [line], start: 1, end: 2", "there is no kind"),
+        ("kind: line, start: 1", "has no end; kind line needs start, end"),
+        ("kind: line", "has no start and no end"),
+        ("kind: line, line_start: 1, line_end: 2", "has no start and no end"),
+        ("kind: code, start: 1, end: 2", "has no line_start and no line_end"),
+        ("kind: time, start: 1, end: 2", "has no start_ms and no end_ms"),
+        ("kind: page", "has no page; kind page needs page, and takes char_start with char_end"),
+        ("kind: page, page: 1, char_start: 3", "has no char_end"),
+        ("kind: page, page: 1, char_end: 3", "has no char_start"),
+        ("kind: region, x: 1, y: 2, w: 3", "has no h; kind region needs x, y, w, h"),
+        ("kind: line, start: one, end: 2", "start must be a number"),
+        ("kind: line, start: '1', end: 2", "start must be a number"),
+        ("kind: line, start: true, end: 2", "start must be a number"),
+        ("kind: line, start: 1, end: .inf", "end must be a number"),
+        ("kind: line, start: nan, end: 2", "start must be a number"),
+        ("kind: line, start: 1, end: Infinity", "end must be a number"),
+        ("kind: line, start: 1, end: 1e16", "end is 1e+16, which is too large"),
+        ("kind: line, start: 1.5, end: 2", "start is 1.5, and must be a whole number"),
+        ("kind: line, start: 0, end: 2", "start is 0, and must be at least 1"),
+        ("kind: code, line_start: 0, line_end: 2", "line_start is 0, and must be at least 1"),
+        ("kind: page, page: 0", "page is 0, and must be at least 1"),
+        ("kind: byte, start: -1, end: 2", "start is -1, and must be at least 0"),
+        ("kind: char, start: -1, end: 2", "start is -1, and must be at least 0"),
+        ("kind: time, start_ms: -0.5, end_ms: 2", "start_ms is -0.5, and must be at least 0"),
+        ("kind: page, page: 1, char_start: -1, char_end: 2", "char_start is -1"),
+        ("kind: line, start: 9, end: 8", "end 8 is before start 9"),
+        ("kind: byte, start: 9, end: 8", "end 8 is before start 9"),
+        ("kind: byte, start: 9, end: 9", "is empty: start and end are both 9"),
+        ("kind: char, start: 9, end: 9", "is empty"),
+        ("kind: time, start_ms: 9, end_ms: 9", "is empty"),
+        ("kind: page, page: 1, char_start: 9, char_end: 9", "is empty"),
+        ("kind: region, x: 1, y: 2, w: 0, h: 1", "w is 0, and must be above 0"),
+        ("kind: region, x: 1, y: 2, w: 1, h: -1", "h is -1, and must be above 0"),
+    ],
+)
+def test_a_place_that_is_none_is_a_fault(tmp_path: Path, span: str, fault: str) -> None:
+    (found,) = faults(tmp_path, f"- id: q\n  query: x\n  expected_spans: [{{doc_id: d, {span}}}]\n")
+    assert found.startswith("line 1, entry 1 (q): expected_spans span 1: ")
+    assert fault in found
+
+
+def test_all_faults_of_all_places_are_named_at_once(tmp_path: Path) -> None:
+    text = """\
+- {id: fine, query: x}
+- id: q
+  query: x
+  expected_spans:
+    - {kind: line, start: 0, end: x}
+    - {doc_id: d, kind: line, start: 1, end: 2}
+    - {doc_id: "", path: , kind: bite, start: 5, end: 2}
+- {id: r, query: x, expected_spans: {doc_id: d}}
+"""
+    assert faults(tmp_path, text) == [
+        "line 2, entry 2 (q): expected_spans span 1: end must be a number",
+        "line 2, entry 2 (q): expected_spans span 1: names neither doc_id nor path",
+        "line 2, entry 2 (q): expected_spans span 1: start is 0, and must be at least 1",
+        "line 2, entry 2 (q): expected_spans span 3: names neither doc_id nor path",
+        "line 2, entry 2 (q): expected_spans span 3: there is no kind bite; did you mean 'byte'?",
+        "line 8, entry 3 (r): expected_spans must be a list of {doc_id or path, kind, start, end}",
+    ]
+
+
+def test_a_field_that_no_such_place_has_is_a_warning(tmp_path: Path) -> None:
+    text = (
+        "- {id: a, query: x, expected_spans: [{doc_id: d, kind: line, start: 1, end: 2, sectoin: s, page: 3, pth: d}]}"
+    )
+    golden = load_golden(write(tmp_path, text))
+    assert golden.warnings == [
+        "unknown field 'expected_spans.sectoin' is ignored (line 1)",
+        "unknown field 'expected_spans.page' is ignored (line 1)",
+        "unknown field 'expected_spans.pth' is ignored (line 1); did you mean 'path'?",
+    ]
+    assert golden.entries[0]["expected_spans"] == [{"doc_id": "d", "kind": "line", "start": 1, "end": 2}]
+
+
+def test_labels_that_were_read_are_read_again_as_they_are(tmp_path: Path) -> None:
+    first = load_golden(write(tmp_path, json.dumps([{"id": "q", "query": "?", "expected_spans": PLACES}]), "g.json"))
+    again = load_golden(write(tmp_path, json.dumps(list(first.entries)), "again.json"))
+    assert (again.entries, again.hash) == (first.entries, first.hash)
+
+
+# --- what is empty -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["lang", "difficulty", "category", "group", "recency_conflict_rule"])
+@pytest.mark.parametrize("empty", ["", "  "])
+def test_an_empty_word_about_a_query_is_not_given(tmp_path: Path, field: str, empty: str) -> None:
+    golden = load_golden(write(tmp_path, json.dumps([{"id": "a", "query": "x", field: empty}]), "g.json"))
+    assert list(golden.entries) == [{"id": "a", "query": "x"}]
+    assert not golden.has(field)
+
+
+def test_queries_of_no_group_need_not_agree(tmp_path: Path) -> None:
+    text = (
+        "- {id: a, query: x, group: '', expected_doc_ids: [d]}\n- {id: b, query: y, group: '', expected_doc_ids: [e]}\n"
+    )
+    assert len(load_golden(write(tmp_path, text))) == 2
+
+
+@pytest.mark.parametrize("field", ["tags", "vaults", "folders", "expected_key_facts", "constraints"])
+def test_empty_words_in_a_list_are_left_out(tmp_path: Path, field: str) -> None:
+    golden = load_golden(write(tmp_path, json.dumps([{"id": "a", "query": "x", field: ["", "t", " "]}]), "g.json"))
+    assert golden.entries[0][field] == ["t"]
+
+
+@pytest.mark.parametrize("field", ["must_contain", "forbidden", "gold_claim_substr", "expected_chunk_ids"])
+def test_an_empty_string_that_proves_nothing_is_a_fault(tmp_path: Path, field: str) -> None:
+    (fault,) = faults(tmp_path, json.dumps([{"id": "a", "query": "x", field: [""]}]), "g.json")
+    assert f"{field} must be a list of text; an item must not be empty" in fault
+
+
+def test_there_is_no_slice_without_a_name(workspace: Workspace) -> None:
+    workspace.add_golden(
+        {"id": "a", "lang": "", "tags": [""], "expected_chunk_ids": ["c"]},
+        {"id": "b", "lang": "en", "tags": ["t", ""], "expected_chunk_ids": ["c"]},
+    )
+    workspace.add_run("run", {"a": {"hits_top_k": []}, "b": {"hits_top_k": []}})
+    assert set(workspace.score("run", by="lang").slices["run"]) == {"(none)", "en"}
+    assert set(workspace.score("run", by="tags").slices["run"]) == {"(none)", "t"}
+
+
+def test_the_id_of_an_entry_may_be_called_q_id(tmp_path: Path) -> None:
+    golden = load_golden(write(tmp_path, "- {q_id: a, query: x}\n- {qid: b, q_id: c, query: x}\n"))
+    assert [entry["id"] for entry in golden.entries] == ["a", "b"]
+    assert golden.warnings == ["unknown field 'q_id' is ignored (line 2); did you mean 'qid'?"]
+    assert faults(tmp_path, "- {q_id: a}\n") == ["line 1, entry 1 (a): has no 'query' (or 'question')"]
+
+
+@pytest.mark.parametrize("words", ["expected_spans", "code points", "bytes of UTF-8", "half-open", "kind: char"])
+def test_the_templates_say_what_offsets_are_and_recommend_places(tmp_path: Path, words: str) -> None:
+    header = (FIXTURES / "golden_queries.yaml").read_text().split("\n- id:")[0]
+    assert words in header
+    assert header.index("expected_spans") < header.index("expected_chunk_ids")
+    make_demo(tmp_path / "demo")
+    assert "expected_spans" in (tmp_path / "demo" / "golden.yaml").read_text().split("\n- id:")[0]

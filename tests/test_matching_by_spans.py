@@ -73,6 +73,9 @@ def matched(workspace: Workspace, expected: Sequence[Any], found: Sequence[Any],
         ([{"kind": "page", "page": 3}, {"kind": "page", "page": 4}], [{"kind": "page", "page": 4}], True),
         ([{"kind": "time", "start_ms": 0, "end_ms": 10}], [{"kind": "time", "start_ms": 5, "end_ms": 15}], True),
         ([{"kind": "byte", "start": 0, "end": 10}], [{"kind": "byte", "start": 10, "end": 20}], False),
+        ([{"kind": "char", "start": 0, "end": 10}], [{"kind": "char", "start": 10, "end": 20}], False),
+        ([{"kind": "char", "start": 0, "end": 10}], [{"kind": "char", "start": 5, "end": 20}], True),
+        ([{"kind": "char", "start": 0, "end": 10}], [{"kind": "byte", "start": 0, "end": 10}], False),
         (
             [region(0, 0, 10, 10)],
             [region(5, 5, 10, 10)],  # a quarter of the area

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kbeval.errors import KbevalError, MetricError, UsageError
 from kbeval.inspecting import worst_queries
-from kbeval.metrics import Metric, catalogue, find_column, metrics_in_config, parse_metric
+from kbeval.metrics import Metric, catalogue, metrics_in_config, parse_metric
 from kbeval.model import CONTRACT
+from kbeval.names import Names
 from kbeval.scoring import ScoreOptions, open_scoring
 from kbeval.sqlfiles import relations, sql_folder
 from tests.workspace import Workspace, hits
@@ -161,10 +164,61 @@ def test_count_counts_the_queries_that_have_it(three: Workspace, tmp_path: Path)
 
 @pytest.mark.parametrize("value", ["9e22", "1e300", "CAST('nan' AS DOUBLE)"])
 def test_values_too_large_to_be_exact_do_not_count(three: Workspace, value: str) -> None:
-    metrics = metrics_in_config({"mine": f"MAX({value})"}, "kbeval.toml")
+    metrics = metrics_in_config({"mine": {"expression": f"MAX({value})", "better": "higher"}}, "kbeval.toml")
     assert "mine" not in three.aggregate(configured_metrics=metrics)
     with open_scoring(three.db, three.golden, ["run"], ScoreOptions(configured_metrics=metrics)) as scoring:
         assert [found.value for found in worst_queries(scoring, "mine", 1)[1]] == [None]
+
+
+def test_a_metric_in_the_config_file_improves_neither_way_unless_it_says_so(three: Workspace) -> None:
+    plain, table = metrics_in_config(
+        {
+            "depth": "MAX(rank)",
+            "early": {
+                "expression": "MAX(CASE WHEN rank <= :k THEN 1 ELSE 0 END)",
+                "better": "lower",
+                "summary": "anything there?",
+                "k": [1, 2],
+                "none": 0,
+            },
+        },
+        "kbeval.toml",
+    )
+    assert (plain.better, plain.ks) == ("neither", ())
+    assert (table.better, table.ks, table.none, table.summary) == ("lower", (1, 2), 0.0, "anything there?")
+    assert set(three.aggregate(configured_metrics=[table])["early"]) == {"1", "2"}
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ({"expression": "MAX(rank)", "beter": "lower"}, "unknown key 'beter'; did you mean 'better'?"),
+        ({"expression": "MAX(rank)", "better": "more"}, "better is 'more'; it must be one of higher, lower, neither"),
+        ({"expression": "MAX(rank)", "better": True}, "better must be text or a number"),
+        ({"expression": "MAX(rank)", "k": {"a": 1}}, "k must be text or a number, or a list of numbers"),
+        ({"better": "lower"}, "has no SQL expression"),
+    ],
+)
+def test_a_wrong_table_for_a_metric_is_named(table: dict[str, Any], said: str) -> None:
+    with pytest.raises(MetricError, match=re.escape(said)) as raised:
+        metrics_in_config({"mine": table}, "kbeval.toml")
+    assert "kbeval.toml, metric mine" in str(raised.value)
+
+
+def test_where_neither_way_is_better_no_query_is_worst(three: Workspace) -> None:
+    options = ScoreOptions(configured_metrics=metrics_in_config({"depth": "MAX(rank)"}, "kbeval.toml"))
+    with (
+        open_scoring(three.db, three.golden, ["run"], options) as scoring,
+        pytest.raises(UsageError, match=r"no query is worst; add 'better' \(higher or lower\).*kbeval.toml"),
+    ):
+        worst_queries(scoring, "depth", 1)
+
+
+def test_counts_improve_neither_way_unless_they_say_so() -> None:
+    better = {metric.name: metric.better for metric in catalogue()}
+    assert {better[name] for name in ("total_queries", "answered", "refused", "answerable")} == {"neither"}
+    assert (better["failed_queries"], better["mrr"]) == ("lower", "higher")
+    assert parse_metric("-- mine: how many?\n-- agg: count\nMAX(rank)", "own").better == "neither"
 
 
 @pytest.mark.parametrize("name", ["ledger", "provenance", "run_id", "query_id"])
@@ -181,13 +235,14 @@ def test_a_shipped_name_cannot_be_taken(tmp_path: Path) -> None:
 
 def test_printed_names_parse_back() -> None:
     metrics: list[Metric] = catalogue()
+    names = Names(metrics)
     for metric in metrics:
-        for column in metric.columns:
-            assert find_column(metrics, column.name) == column
+        for number in metric.numbers:
+            assert names.number(number.long) == names.number(number.short) == number
     with pytest.raises(UsageError, match="did you mean 'hit_at_k'"):
-        find_column(metrics, "hit_at.5")
+        names.number("hit_at.5")
     with pytest.raises(UsageError, match=r"hit_at_k\.10"):
-        find_column(metrics, "hit_at_k.7")
+        names.number("hit_at_k.7")
 
 
 @pytest.mark.parametrize(

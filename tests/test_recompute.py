@@ -139,6 +139,72 @@ def test_kept_labels_that_are_damaged_are_as_good_as_none(scored: Workspace) -> 
     assert moved(scored)["mrr"].because == {LABELS: -0.125, DATA: -0.25}
 
 
+# --- which queries ------------------------------------------------------------------------------------
+
+
+def changed(workspace: Workspace, **options: Any) -> dict[str, list[str] | None]:
+    found = recompute(workspace.db, workspace.golden, ScoreOptions(**options), explain=True)
+    return found.queries.get("run", {})
+
+
+@pytest.mark.parametrize("cache", ["on", "off"])
+def test_the_queries_that_changed_are_named(workspace: Workspace, cache: str) -> None:
+    """With a copy of the earlier rows beside the database, and with what the database itself keeps of them."""
+    label(workspace, "c1")
+    workspace.add_run("run", {f"q{n}": {"hits_top_k": hits("c1", "c2", "c3")} for n in range(4)})
+    store(workspace, cache=cache)
+    assert changed(workspace, cache=cache) == {}
+    rewrite(workspace, "q1", "c9", "c8")
+    workspace.execute("DELETE FROM eval_query_results WHERE query_id = 'q3'")
+    workspace.execute("INSERT INTO eval_query_results VALUES ('run', 'new', 'no JSON')")
+    assert changed(workspace, cache=cache) == {DATA: ["new", "q1", "q3"]}
+    workspace.add_golden({"id": "q0", "expected_chunk_ids": ["c2"]}, {"id": "q1", "expected_chunk_ids": ["c1"]})
+    assert changed(workspace, cache=cache) == {LABELS: ["q0", "q2", "q3"], DATA: ["new", "q1", "q3"]}
+
+
+def test_what_was_not_kept_is_not_known(workspace: Workspace) -> None:
+    label(workspace, "c1")
+    workspace.add_run("run", {"q0": {"hits_top_k": hits("c1")}})
+    store(workspace, cache="off")
+    workspace.execute("UPDATE kbeval_rows SET marks = 'no such thing'")
+    workspace.execute("DROP TABLE kbeval_golden")
+    label(workspace, "c2")
+    rewrite(workspace, "q0", "c9")
+    assert changed(workspace, cache="off") == {LABELS: None, DATA: None}
+    workspace.execute("DROP TABLE kbeval_rows")
+    assert changed(workspace, cache="off") == {LABELS: None, DATA: None}
+
+
+def test_what_is_kept_of_earlier_rows_is_of_those_that_were_scored(workspace: Workspace) -> None:
+    """Numbers that another scoring stored since, with a copy, were made from other rows than those that are known."""
+    label(workspace, "c1")
+    workspace.add_run("run", {"q0": {"hits_top_k": hits("c1")}, "q1": {"hits_top_k": hits("c1")}})
+    store(workspace, cache="off")
+    rewrite(workspace, "q0", "c9")
+    store(workspace, cache="on")
+    rewrite(workspace, "q1", "c9")
+    assert changed(workspace, cache="off") == {DATA: None}
+    assert changed(workspace, cache="on") == {DATA: ["q1"]}
+
+
+def test_the_table_names_some_and_programs_get_all(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    names = [f"q{n:02}" for n in range(12)]
+    workspace.add_golden(*({"id": name, "expected_chunk_ids": ["c1"]} for name in names))
+    for run_id in ("a", "b"):
+        workspace.add_run(run_id, {name: {"hits_top_k": hits("c1")} for name in names})
+    store(workspace, cache="off")
+    workspace.add_golden(*({"id": name, "expected_chunk_ids": ["c2"]} for name in names))
+    rewrite(workspace, "q03", "c2")
+    assert command(workspace, "--explain") == 0
+    out = capsys.readouterr().out
+    assert re.search(r"2 runs +labels +12  q00, q01, .*q07, and 4 more\n", out)
+    assert re.search(r"2 runs +rows +1  q03\n", out)
+    assert command(workspace, "--explain", "--format", "json") == 0
+    assert json.loads(capsys.readouterr().out)["queries"]["b"] == {LABELS: names, DATA: ["q03"]}
+    assert command(workspace, "--explain", "--format", "csv") == 0
+    assert f"labels changed: {' '.join(names)}; rows changed: q03" in capsys.readouterr().out
+
+
 def command(workspace: Workspace, *more: str) -> int:
     return run(["recompute", "--db", str(workspace.db), "--golden", str(workspace.golden), *more])
 

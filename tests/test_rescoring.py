@@ -84,7 +84,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "another k": ({"extra_ks": (2,)}, DEFINITIONS),
     "a metric of one's own": (own(deepest="MAX(rank)"), DEFINITIONS),
     "matching by spans": ({"match": "span"}, MATCHING),
-    "missing queries": ({"missing_as_zero": True}, "missing queries count differently"),
+    "missing queries": ({"missing": "zero"}, "missing queries count differently"),
 }
 
 

@@ -26,13 +26,14 @@ SMALL = st.integers(0, 12)
 
 @st.composite
 def spans(draw: st.DrawFn) -> dict[str, Any]:
-    kind = draw(st.sampled_from(["line", "code", "byte", "time", "page", "region", "caption"]))
+    kind = draw(st.sampled_from(["line", "code", "byte", "char", "time", "page", "region", "caption"]))
     low, size = draw(SMALL), draw(st.integers(0, 4))
     whole = draw(st.booleans())
     kinds: dict[str, dict[str, Any]] = {
         "line": {"kind": "line", "start": low, "end": low + size},
         "code": {"kind": "code", "line_start": low, "line_end": low + size},
         "byte": {"kind": "byte", "start": low, "end": low + size},
+        "char": {"kind": "char", "start": low, "end": low + size},
         "time": {"kind": "time", "start_ms": low, "end_ms": low + size},
         "page": {
             "kind": "page",

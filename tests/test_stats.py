@@ -152,20 +152,158 @@ def test_a_real_difference_is_found_and_named() -> None:
     assert verdict(back, "mrr").answer == "worse"
 
 
-def test_a_difference_of_the_size_called_detectable_is_mostly_detected() -> None:
-    source = np.random.default_rng(9)
-    size = assess({"m": Pairs(np.zeros(150), source.normal(0.0, 1.0, 150))})["m"].detectable
-    assert size is not None
-    held = sum(
-        assess({"m": Pairs(np.zeros(150), source.normal(size, 1.0, 150))}, resamples=1000)["m"].holds
-        for _ in range(100)
-    )
-    assert 65 <= held <= 92
-
-
 def test_lower_is_better_where_the_metric_says_so() -> None:
-    errors = Pairs(np.ones(40), np.zeros(40), higher_is_better=False)
+    errors = Pairs(np.ones(40), np.zeros(40), better="lower")
     assert verdict(assess({"empty_result_rate": errors}), "mrr").answer == "better"
+
+
+def test_what_improves_neither_way_is_tested_and_decides_and_costs_nothing() -> None:
+    source = np.random.default_rng(8)
+    up = Pairs(np.zeros(40), np.array([1.0] * 6 + [0.0] * 34))
+    alone = assess({"mrr": up})["mrr"]
+    words = {f"words_{n}": Pairs(np.zeros(40), source.normal(5, 1, 40), better="neither") for n in range(9)}
+    found = assess({"mrr": up, **words})
+    assert found["mrr"] == alone
+    assert found["words_0"].p < 0.001
+    assert (found["words_0"].holds, found["words_0"].direction, found["words_0"].decides) == (False, None, False)
+    assert verdict(found, "words_0").better == ("mrr",)
+    said = verdict(assess(words), "words_0")
+    assert (said.answer, said.metric) == (NO_DIFFERENCE, None)
+
+
+# --- one number under several names ------------------------------------------------------------------
+
+
+def test_numbers_that_change_alike_are_corrected_for_once() -> None:
+    a, b = np.zeros(40), np.array([1.0] * 6 + [0.0] * 34)
+    nan = np.where(np.arange(40) < 20, 0.0, np.nan)
+    names = {
+        "refusal_correctness": Pairs(a, b),
+        # Of the same queries the others, and of fewer of them: those that are left out did not change.
+        "hallucination_rate": Pairs(1 - a, 1 - b, better="lower"),
+        "abstention_accuracy": Pairs(a + nan, b + nan),
+        "mrr": Pairs(a, -b[::-1]),
+    }
+    found = assess(names)
+    assert found["refusal_correctness"].p_holm == pytest.approx(2 / 2**6, abs=1e-4)
+    assert [one.p_holm for one in found.values()][:3] == [found["refusal_correctness"].p_holm] * 3
+    assert [one.same_as for one in found.values()] == [None, "refusal_correctness", "refusal_correctness", None]
+    assert verdict(found, "mrr").better == ("refusal_correctness", "hallucination_rate", "abstention_accuracy")
+
+
+def test_numbers_that_differ_in_one_query_are_two() -> None:
+    a, b = np.zeros(40), np.array([1.0] * 6 + [0.0] * 34)
+    other = b.copy()
+    other[6] = 1.0
+    found = assess({"one": Pairs(a, b), "other": Pairs(a, other)})
+    assert [one.same_as for one in found.values()] == [None, None]
+    assert found["one"].p_holm == found["one"].p
+    assert found["other"].p_holm == pytest.approx(2 / 2**7, abs=1e-4)
+
+
+# --- what would have been found ----------------------------------------------------------------------
+
+
+def seen(n: int, changed: int, *, graded: bool) -> Pairs:
+    """A pair of runs in which so many queries changed, half of them for the better."""
+    signs = np.where(np.arange(changed) % 2, 1.0, -1.0)
+    if not graded:
+        a, b = np.zeros(n), np.zeros(n)
+        a[:changed], b[:changed] = signs < 0, signs > 0
+        return Pairs(a, b)
+    # As reciprocal ranks change: from 1 to 2, from 1 to nothing, from 2 to 3, …
+    sizes = np.resize([1 / 2, 1, 1 / 6, 2 / 3, 1, 1 / 4, 1 / 2, 9 / 10, 1 / 3], changed)
+    b = np.full(n, 2.0)
+    b[:changed] += sizes * signs
+    return Pairs(np.full(n, 2.0), b)
+
+
+def share_that_holds(pairs: Pairs, others: int = 0, trials: int = 500) -> float:
+    """Draw other queries of the same kind, with a true difference of the size that is called detectable."""
+    n, source = len(pairs.a), np.random.default_rng(17)
+    more = {f"m{k}": Pairs(np.zeros(n), source.normal(0, 1, n)) for k in range(others)}
+    found = assess({"m": pairs, **more})["m"]
+    assert found.detectable is not None
+    sizes = np.abs(pairs.b - pairs.a)
+    sizes = sizes[sizes > 0]
+    rate = len(sizes) / n
+    share = 0.5 + found.detectable / (rate * sizes.mean()) / 2
+    if share > 1:
+        rate, share = found.detectable / sizes.mean(), 1.0
+    held = 0
+    for trial in range(trials):
+        amount = source.choice(sizes, n) * (source.random(n) < rate) * np.where(source.random(n) < share, 1, -1)
+        drawn = (
+            Pairs((amount < 0).astype(np.float64), (amount > 0).astype(np.float64))
+            if found.test == "mcnemar"
+            else Pairs(pairs.a, amount + 2)
+        )
+        held += assess({"m": drawn}, resamples=2000, seed=trial)["m"].p <= found.rule.level
+    return held / trials
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ties", ["few", "many"])
+@pytest.mark.parametrize("graded", [False, True], ids=["binary", "graded"])
+@pytest.mark.parametrize("n", [20, 50, 200, 1000])
+def test_a_difference_of_the_size_called_detectable_holds_in_80_of_100_trials(n: int, graded: bool, ties: str) -> None:
+    changed = round(0.9 * n) if ties == "few" else max(6, round(0.1 * n))
+    assert share_that_holds(seen(n, changed, graded=graded)) == pytest.approx(0.8, abs=0.05)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("graded", [False, True], ids=["binary", "graded"])
+@pytest.mark.parametrize(("n", "changed"), [(50, 30), (1000, 60), (1000, 500)])
+def test_so_it_does_at_the_level_that_many_numbers_ask_for(n: int, changed: int, graded: bool) -> None:
+    assert share_that_holds(seen(n, changed, graded=graded), others=7) == pytest.approx(0.8, abs=0.05)
+
+
+@pytest.mark.parametrize("graded", [False, True], ids=["binary", "graded"])
+def test_a_difference_of_the_size_called_detectable_is_mostly_detected(graded: bool) -> None:
+    assert share_that_holds(seen(60, 30, graded=graded), trials=200) == pytest.approx(0.8, abs=0.09)
+
+
+@pytest.mark.parametrize(("graded", "needed"), [(False, 5), (True, 6)])
+def test_where_too_few_queries_changed_it_is_said_how_many_must(graded: bool, needed: int) -> None:
+    few = assess({"m": seen(44, needed - 1, graded=graded)})["m"]
+    assert (few.changed, few.needed, few.detectable) == (needed - 1, needed, None)
+    # So many, all in one direction, do hold, and one fewer do not.
+    for changed in (needed - 1, needed):
+        one_way = seen(44, changed, graded=graded)
+        low, high = np.minimum(one_way.a, one_way.b), np.maximum(one_way.a, one_way.b)
+        assert assess({"m": Pairs(low, high)})["m"].holds is (changed == needed)
+    enough = assess({"m": seen(44, needed, graded=graded)})["m"]
+    assert enough.detectable is not None
+    # At a rate that brings so many changes on average, half of the trials have fewer.
+    assert enough.detectable > needed / 44 * np.abs(one_way.b - one_way.a)[:needed].mean()
+
+
+@pytest.mark.parametrize("graded", [False, True], ids=["binary", "graded"])
+def test_more_queries_show_less_and_more_changes_hide_more(graded: bool) -> None:
+    def size(n: int, changed: int) -> float:
+        found = assess({"m": seen(n, changed, graded=graded)}, resamples=500)["m"].detectable
+        assert found is not None
+        return found
+
+    by_n = [size(n, n // 2) for n in (30, 60, 120, 240, 480, 960, 10_000)]
+    assert by_n == sorted(by_n, reverse=True)
+    assert by_n[-2] == pytest.approx(by_n[-4] / 2, rel=0.1)
+    by_changes = [size(1000, changed) for changed in (20, 60, 110, 130, 380, 450, 900)]
+    assert by_changes == sorted(by_changes)
+
+
+def test_a_level_that_so_few_flips_cannot_reach_needs_more_than_any_change() -> None:
+    source = np.random.default_rng(2)
+    many = {f"m{k}": pairs(source.normal(9, 1, 20).tolist()) for k in range(6)}
+    found = assess(many, resamples=100)["m0"]
+    assert (found.needed, found.detectable, found.holds) == (None, None, False)
+
+
+def test_what_would_have_been_found_is_known_at_once() -> None:
+    found = assess(answers(np.random.default_rng(1), 10_000), resamples=500)
+    started = time.process_time()
+    assert all(one.detectable for one in found.values())
+    assert time.process_time() - started < 0.05
 
 
 def test_better_here_and_worse_there_is_mixed() -> None:

@@ -50,8 +50,15 @@ def mostly(usual: st.SearchStrategy[Any], *odd: Any) -> st.SearchStrategy[Any]:
     return st.integers(0, 30).flatmap(lambda n: usual if n else st.sampled_from(odd))
 
 
-TRACE = st.fixed_dictionaries(
-    {"qid": mostly(st.sampled_from([f"t{n}" for n in range(6)]), "", None, 3, "3", True, "a\x00b", ["t1"])},
+ID = mostly(st.sampled_from([f"t{n}" for n in range(6)]), "", None, 3, "3", True, "a\x00b", ["t1"])
+# What a question is called by: mostly its qid; its q_id where there is none; now and then both.
+NAMED = st.one_of(
+    st.fixed_dictionaries({"qid": ID}),
+    st.fixed_dictionaries({"q_id": ID}),
+    st.fixed_dictionaries({"qid": ID | st.sampled_from([None, ""]), "q_id": ID}),
+)
+SAID = st.fixed_dictionaries(
+    {},
     optional={
         "q": mostly(st.just("what?"), None, 5),
         "retrieved_ids": mostly(
@@ -76,6 +83,7 @@ TRACE = st.fixed_dictionaries(
         "cost": st.just(0.1),
     },
 )
+TRACE = st.builds(lambda named, said: {**named, **said}, NAMED, SAID)
 ITEM = st.fixed_dictionaries(
     {
         "answerable": mostly(st.booleans(), "true", 1, None),
@@ -123,15 +131,15 @@ def options() -> ScoreOptions:
 @given(
     st.lists(ITEM, min_size=1, max_size=5),
     st.lists(TRACE, max_size=6),
-    st.lists(st.booleans(), min_size=5, max_size=5),
+    st.lists(st.sampled_from([("id", "query"), ("qid", "question"), ("q_id", "question")]), min_size=5, max_size=5),
     st.sampled_from(["\n", "\r\n", "\r", "\n\n", "\n  \n"]),
 )
 def test_both_ways_of_reading_give_the_same_numbers_and_the_same_faults(
-    labels: list[dict[str, Any]], traces: list[dict[str, Any]], spelt: list[bool], end: str
+    labels: list[dict[str, Any]], traces: list[dict[str, Any]], spelt: list[tuple[str, str]], end: str
 ) -> None:
     items = [
-        {("id" if other else "qid"): f"t{number}", ("query" if other else "question"): "?", **item}
-        for number, (item, other) in enumerate(zip(labels, spelt, strict=False))
+        {id_: f"t{number}", query: "?", **item}
+        for number, (item, (id_, query)) in enumerate(zip(labels, spelt, strict=False))
     ]
     with TemporaryDirectory() as name:
         gold, trace = write_pair(Path(name), items, traces, end)
@@ -188,15 +196,39 @@ def is_read_quickly(tmp_path: Path, items: list[Any], traces: list[Any]) -> tupl
         {**PLAIN, "answer_json": {"claim": "not in context"}},
         {**PLAIN, "qid": "12", "retrieved_ids": ["1", "2"], "answer_json": {"claim": "42", "citations": ["1"]}},
         {**PLAIN, "error": "theirs", "grounded": False},
+        {"q_id": "t0", **{name: value for name, value in PLAIN.items() if name != "qid"}},
+        {**PLAIN, "q_id": "another"},
     ],
 )
 def test_ordinary_traces_are_read_by_the_engine(tmp_path: Path, trace: dict[str, Any]) -> None:
     assert is_read_quickly(tmp_path, [PLAIN_ITEM], [trace, {**PLAIN, "qid": "t1"}]) == (True, True)
 
 
+def test_a_question_without_a_qid_is_known_by_its_q_id(tmp_path: Path) -> None:
+    said = {name: value for name, value in PLAIN.items() if name != "qid"}
+    traces = [{"q_id": "t0", **said}, {"qid": None, "q_id": "t1", **said}, {"qid": "t2", "q_id": "t9", **said}]
+    items = [{**PLAIN_ITEM, "qid": f"t{n}"} for n in range(3)]
+    numbers, warnings, _ = score_trace(*map(str, write_pair(tmp_path, items, traces)), options=ScoreOptions())
+    assert (numbers["answered"], numbers["precision"], numbers["recall@k"], warnings) == (3, 1, 1, [])
+    assert [query_id for query_id, _ in read_trace(tmp_path / "trace.jsonl", "run").rows] == ["t0", "t1", "t2"]
+
+
+def test_a_gold_file_may_say_q_id_and_is_still_read_by_the_engine(tmp_path: Path) -> None:
+    item = {"q_id": "t0", **{name: value for name, value in PLAIN_ITEM.items() if name != "qid"}}
+    assert is_read_quickly(tmp_path, [item, {**PLAIN_ITEM, "qid": "t1"}], [PLAIN]) == (True, True)
+    assert is_read_quickly(tmp_path, [{**PLAIN_ITEM, "q_id": "t9"}], [PLAIN]) == (False, True)
+    assert load_golden(tmp_path / "gold.jsonl").warnings == [
+        "unknown field 'q_id' is ignored (line 1); did you mean 'qid'?"
+    ]
+
+
 @pytest.mark.parametrize(
     "line",
     [
+        '{"q_id": 7, "retrieved_ids": [], "answer_json": {"claim": "", "citations": []}}',
+        '{"q_id": true, "retrieved_ids": [], "answer_json": {"claim": "", "citations": []}}',
+        '{"qid": "", "q_id": ["t"], "retrieved_ids": [], "answer_json": {"claim": "", "citations": []}}',
+        '{"q_id": "t", "q_id": "u", "retrieved_ids": [], "answer_json": {"claim": "", "citations": []}}',
         '{"qid": 7, "retrieved_ids": [], "answer_json": {"claim": "", "citations": []}}',
         '{"qid": "t", "qid": "u", "retrieved_ids": [], "answer_json": {"claim": "", "citations": []}}',
         '{"qid": "t", "retrieved_ids": [], "retrieved_ids": ["a"], "answer_json": {}}',
@@ -260,7 +292,7 @@ def test_gold_in_other_formats_goes_with_a_quickly_read_trace(tmp_path: Path) ->
     _, trace = write_pair(tmp_path, [], [PLAIN])
     gold = tmp_path / "gold.yaml"
     gold.write_text("- {id: t0, query: '?', answerable: true, gold_claim_substr: [fifteen], gold_citations: [c1]}")
-    found, warnings = score_trace(str(gold), str(trace), options=ScoreOptions())
+    found, warnings, _ = score_trace(str(gold), str(trace), options=ScoreOptions())
     assert (found["precision"], found["recall@k"], found["pass"], warnings) == (1.0, 1.0, True, [])
 
 
@@ -270,14 +302,16 @@ def test_what_a_trace_calls_error_or_abstained_means_nothing_here_and_is_kept(tm
         **PLAIN,
         "error": "e",
         "abstained": True,
+        "abstention": {"abstained": True},
         "query": 3,
         "answer_json": {**PLAIN["answer_json"], "grounded": 0},
     }
     gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [theirs])
     ((_, text),) = read_trace(trace, "run").rows
     row = json.loads(text)
-    assert row["kbeval_source"] == {"error": "e", "abstained": True, "query": 3, "answer_json": {"grounded": 0}}
-    numbers, _ = _read_exactly(str(gold), trace, options())
+    own = {"error": "e", "abstained": True, "abstention": {"abstained": True}, "query": 3}
+    assert row["kbeval_source"] == {**own, "answer_json": {"grounded": 0}}
+    numbers, _, _ = _read_exactly(str(gold), trace, options())
     wanted = system_oracles.grounded([theirs], [PLAIN_ITEM])
     assert {**numbers, "citation_recall_at_k": numbers["citation_recall_at_k"][5]} == wanted
 
@@ -288,7 +322,7 @@ def test_a_trace_that_is_no_file_is_read_line_by_line(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe.jsonl"
     os.mkfifo(pipe)
     threading.Thread(target=lambda: pipe.write_bytes(trace.read_bytes()), daemon=True).start()
-    found, _ = score_trace(str(gold), str(pipe), options=ScoreOptions())
+    found, _, _ = score_trace(str(gold), str(pipe), options=ScoreOptions())
     assert found["pass"]
 
 
@@ -320,8 +354,8 @@ def test_what_the_engine_stumbles_over_is_scored_all_the_same(
     gold, trace = tmp_path / "gold.jsonl", tmp_path / "trace.jsonl"
     gold.write_text("\n".join(json.dumps(item, ensure_ascii=False) for item in items), encoding="utf-8")
     trace.write_text("\n".join(json.dumps(item, ensure_ascii=False) for item in traces), encoding="utf-8")
-    found, warnings = score_trace(str(gold), str(trace), options=ScoreOptions())
-    numbers, others = _read_exactly(str(gold), trace, options())
+    found, warnings, _ = score_trace(str(gold), str(trace), options=ScoreOptions())
+    numbers, others, _ = _read_exactly(str(gold), trace, options())
     assert (found["precision"], found["chr"]) == (numbers["answer_precision"], numbers["citation_hit_rate"])
     assert warnings == others
 
@@ -383,7 +417,7 @@ def test_a_trace_that_is_kept_compressed_is_scored_by_two_hands_or_one(
     monkeypatch.setattr("kbeval.engine.COMPRESS_FROM_BYTES", -1)
     if not shared:
         monkeypatch.setattr("kbeval.grounded._SMALL_BYTES", -1)
-    numbers, warnings = score_trace(str(gold), str(trace), options=ScoreOptions())
+    numbers, warnings, _ = score_trace(str(gold), str(trace), options=ScoreOptions())
     assert (numbers["precision"], numbers["chr"], numbers["recall@k"], warnings) == (1, 1, 1, [])
 
 
@@ -394,7 +428,7 @@ def test_a_trace_that_needs_more_memory_says_so(tmp_path: Path) -> None:
     )
     with pytest.raises(KbevalError, match=r"not enough memory .*; give more with --memory-limit"):
         score_trace(str(gold), str(trace), options=ScoreOptions(memory_limit="16MB"))
-    found, _ = score_trace(str(gold), str(trace), options=ScoreOptions(memory_limit="100MB"))
+    found, _, _ = score_trace(str(gold), str(trace), options=ScoreOptions(memory_limit="100MB"))
     assert found["answered"] == len(numbers)
 
 
@@ -409,7 +443,7 @@ def test_a_trace_that_needs_more_memory_says_so(tmp_path: Path) -> None:
 )
 def test_labels_for_other_systems_in_a_gold_file_change_nothing(tmp_path: Path, more: dict[str, Any]) -> None:
     gold, trace = write_pair(tmp_path, [{**PLAIN_ITEM, **more}], [PLAIN])
-    numbers, warnings = score_trace(str(gold), str(trace), options=ScoreOptions())
+    numbers, warnings, _ = score_trace(str(gold), str(trace), options=ScoreOptions())
     assert (numbers["precision"], numbers["chr"], numbers["recall@k"], warnings) == (1, 1, 1, [])
 
 

@@ -150,7 +150,7 @@ def flaky(runs: Sequence[Made]) -> Iterator[tuple[Any, ...]]:
                 if not by_id(query) or a.chunker == b.chunker
             ]
             lost, won = steps.count((True, False)), steps.count((False, True))
-            if lost + won:
+            if lost and won:
                 failed = sum(run.rows[query].failed for run in asking)
                 yield suite, query, len(asking), sum(found), failed, lost + won, lost, won
 

@@ -55,7 +55,7 @@ class _Commands(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:  # noqa: ANN401  (click's triple)
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            from kbeval.metrics import did_you_mean
+            from kbeval.text import did_you_mean
 
             hint = did_you_mean(args[0], COMMANDS)
             ctx.fail(f"there is no command {args[0]!r}{hint}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,49 +11,104 @@ from kbeval.cli import common
 from kbeval.cli.answer import ANSWER
 from kbeval.text import counted, shown
 
+if TYPE_CHECKING:
+    from kbeval.findings import Finding
+    from kbeval.render.table import Cell
+
 
 @click.command("check")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
+@click.option(
+    "--ignore", multiple=True, metavar="CODE,…", help="leave out findings, beside those of [check] ignore; repeatable"
+)
+@click.option("--codes", is_flag=True, help="list the codes of all findings, and exit")
 @common.db_option
+@common.suite_option
 @common.golden_option
 @common.how_options
 @common.format_option
 @common.engine_options
-def check_command(runs: tuple[str, ...], form: str, **flags: Any) -> int:  # noqa: ANN401
+def check_command(runs: tuple[str, ...], ignore: tuple[str, ...], codes: bool, form: str, **flags: Any) -> int:  # noqa: ANN401
     """Hold the golden file against the database. Exit code 1 if anything is found.
 
-    Looks at all runs, or at those that are named: expected ids that nothing knows, unlabelled queries, rows
-    without a golden query and the reverse, repeated hits, ranks with gaps, rows that cannot be read.
+    Looks at all runs, or at those that are named: rows that cannot be read or are repeated, rows without hits,
+    misnamed fields, expected ids that nothing knows, unlabelled queries, rows without a golden query and the reverse,
+    repeated hits, ranks with gaps. Each finding has a code: --codes lists them, and --ignore CODE, or
+    ignore = ["CODE"] under [check] in kbeval.toml, leaves it out. Notes do not change the exit code.
     """
     from kbeval.checks import check_workspace
+    from kbeval.findings import known_codes
     from kbeval.golden import load_golden
-    from kbeval.render.table import Column
     from kbeval.scoring import open_scoring
 
+    if codes:
+        _print_codes(form)
+        return 0
     settings = common.Settings(**flags)
+    asked = known_codes((code.strip() for text in ignore for code in text.split(",") if code.strip()), "--ignore")
+    ignored = asked | frozenset((settings.config.get("check") or {}).get("ignore", ()))
     database = settings.db()
     golden = load_golden(settings.golden(), groups_must_agree=False)
     with common.Progress() as progress:
         options = settings.score_options(on_step=progress.step)
-        with open_scoring(database, golden, list(runs) or None, options) as scoring:
-            findings = check_workspace(scoring)
-            looked_at = len(scoring.runs)
+        with open_scoring(database, golden, list(runs) or None, options, leave_out=True) as scoring:
+            every = check_workspace(scoring)
+            looked_at = len(scoring.runs) + len({row.run_id for row in scoring.repeated_rows})
+    found = [finding for finding in every if finding.code not in ignored]
+    findings = [finding for finding in found if not finding.is_note]
     ANSWER.say(1 if findings else 0)
-    if form == "json":
-        common.print_json(
-            [{"finding": f.kind, "count": f.count, "examples": list(f.examples), "advice": f.advice} for f in findings]
-        )
-    elif form != "table":
-        columns = [Column("finding"), Column("count", right=True), Column("examples"), Column("advice")]
-        common.print_table(columns, [[f.kind, f.count, "; ".join(f.examples), f.advice] for f in findings], form)
-    else:
-        for f in findings:
-            more = ", …" if f.count > len(f.examples) else ""
-            head = common.paint(f"{f.kind}: {f.count:,}", "bold")
-            click.echo(f"{head}\n  for example  {shown('; '.join(f.examples))}{more}\n  what to do   {shown(f.advice)}")
+    _print(found, form)
+    _tell_ignored([finding for finding in every if finding.code in ignored])
     what = f"{counted(len(golden), 'golden query', 'golden queries')} and {counted(looked_at, 'run')}"
     if not findings:
         common.note(f"nothing to complain about in {what}")
         return 0
-    common.note(f"{counted(len(findings), 'kind')} of trouble in {what}")
+    common.note(f"{counted(sum(finding.count for finding in findings), 'finding')} in {what}")
     return 1
+
+
+def _print_codes(form: str) -> None:
+    from kbeval.findings import CODES
+    from kbeval.render.table import Column
+
+    common.print_table([Column("code"), Column("meaning", width=120)], [[*pair] for pair in CODES.items()], form)
+
+
+def _print(found: Sequence[Finding], form: str) -> None:
+    from kbeval.render.table import Column
+
+    if form == "json":
+        common.print_json(
+            [
+                {
+                    "code": f.code,
+                    "level": _level(f),
+                    "finding": f.kind,
+                    "count": f.count,
+                    "examples": list(f.examples),
+                    "advice": f.advice,
+                }
+                for f in found
+            ]
+        )
+    elif form != "table":
+        columns = [Column("code"), Column("level"), Column("finding"), Column("count", right=True)]
+        columns += [Column("examples"), Column("advice")]
+        rows: list[list[Cell]] = [[f.code, _level(f), f.kind, f.count, "; ".join(f.examples), f.advice] for f in found]
+        common.print_table(columns, rows, form)
+    else:
+        for f in found:
+            more = "; …" if f.count > len(f.examples) else ""
+            head = common.paint(f"{'note: ' if f.is_note else ''}{f.kind}: {f.count:,}", "bold")
+            click.echo(f"{head}  [{f.code}]\n  for example  {shown('; '.join(f.examples))}{more}")
+            click.echo(f"  what to do   {shown(f.advice)}")
+
+
+def _level(finding: Finding) -> str:
+    return "note" if finding.is_note else "finding"
+
+
+def _tell_ignored(ignored: Sequence[Finding]) -> None:
+    if ignored:
+        which = ", ".join(f"{finding.code} ({finding.count:,})" for finding in ignored)
+        common.note(f"{counted(sum(finding.count for finding in ignored), 'finding')} ignored: {which}")

@@ -25,7 +25,7 @@ from kbeval.config import (
     Config,
     load_config,
 )
-from kbeval.errors import UsageError
+from kbeval.errors import KbevalError, UsageError
 from kbeval.render.table import FORMATS, Cell, Column, json_text, render
 from kbeval.text import cut, shown
 
@@ -45,27 +45,41 @@ db_option = _option(
 golden_option = _option(
     "--golden", metavar="FILE", envvar="KBEVAL_GOLDEN", help="golden queries: YAML, JSON or JSONL  [KBEVAL_GOLDEN]"
 )
+suite_option = _option("--suite", metavar="NAME", help="only runs of this suite, so that 'latest' is its latest")
 format_option = _option(
     "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="how to print the data"
 )
 
 
+def one_value(ctx: click.Context, param: click.Parameter, values: tuple[Any, ...]) -> Any:  # noqa: ANN401  (the option's)
+    """For an option that takes one value, declared `multiple` so that a second one is noticed and not silently used."""
+    if len(values) > 1:
+        msg = f"it takes one value, and {len(values)} were given: {', '.join(cut(str(value), 60) for value in values)}"
+        raise click.BadParameter(msg, ctx, param)
+    return values[0] if values else None
+
+
 def engine_options(command: Command) -> Command:
     """--threads, --memory-limit and --cache."""
-    threads = _option(
-        "--threads",
-        type=click.IntRange(1, MOST_THREADS),
-        envvar="KBEVAL_THREADS",
-        help="processor threads  [KBEVAL_THREADS]",
-    )
     cache = _option(
         "--cache",
         type=click.Choice(CACHES),
         envvar="KBEVAL_CACHE",
         help="keep parsed rows beside the database: auto where it is large  [KBEVAL_CACHE]",
     )
+    return resource_options(cache(command))
+
+
+def resource_options(command: Command) -> Command:
+    """--threads and --memory-limit."""
+    threads = _option(
+        "--threads",
+        type=click.IntRange(1, MOST_THREADS),
+        envvar="KBEVAL_THREADS",
+        help="processor threads  [KBEVAL_THREADS]",
+    )
     memory = _option("--memory-limit", metavar="SIZE", help="memory for the engine, like 400MB; the rest goes to disk")
-    return threads(memory(cache(command)))
+    return threads(memory(command))
 
 
 def metric_options(command: Command) -> Command:
@@ -197,6 +211,7 @@ class Settings:
             memory_limit=self.get("memory_limit"),
             cache=self.get("cache") or "auto",
             **{**(how or {}), **{name: value for name in HOW if (value := self.get(name)) is not None}},
+            suite=self._flags.get("suite"),
             **more,
         )
 
@@ -235,6 +250,11 @@ def note(*lines: str) -> None:
     """Say something beside the data; each line is one line, whatever data it quotes."""
     if lines:
         click.echo("\n".join(map(shown, lines)), err=True)
+
+
+def fail(error: KbevalError) -> None:
+    """Say what could not be done, where the rest was."""
+    note(f"kbeval: {error.headline}", *(f"  {detail}" for detail in error.details))
 
 
 def warn(text: str) -> None:

@@ -20,6 +20,7 @@ _BESIDE_DB = ""
 @click.argument("a", metavar="A")
 @click.argument("b", metavar="B")
 @common.db_option
+@common.suite_option
 @common.golden_option
 @click.option("--top", type=click.IntRange(0, 1_000_000), default=5, show_default=True, help="how many queries to list")
 @click.option("--slices", metavar="FIELD", help="also per slice: category, difficulty, lang, tags or group")
@@ -42,10 +43,10 @@ _BESIDE_DB = ""
 def compare_command(a: str, b: str, form: str, top: int, report: str | None, **flags: Any) -> int:  # noqa: ANN401  (click's options)
     """Compare two runs: is B better than A?
 
-    And where, why, and can one believe it? A and B are run ids, beginnings of them, 'latest' or 'latest~1'. Chunk ids
-    mean something only within one chunker version; where the versions differ, a hit is right when it shares at least
-    half of the text with an expected chunk. Differences are tested over the queries that both runs have, and
-    corrected for the number of metrics.
+    And where, why, and can one believe it? A and B are run ids, beginnings of them, or 'latest'; with ~1, the run
+    before that one in its suite. Chunk ids mean something only within one chunker version; where the versions differ, a
+    hit is right when it shares at least half of the text with an expected chunk. Differences are tested over the
+    queries that both runs have, and corrected for the number of metrics.
     """
     from kbeval.compare import CompareOptions, compare_runs
     from kbeval.render.comparison import render_report_md

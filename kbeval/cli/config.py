@@ -10,7 +10,7 @@ import click
 from kbeval.cli import common
 
 ENVIRONMENT = {key: f"KBEVAL_{key.upper()}" for key in ("db", "golden", "threads", "cache", *common.HOW)}
-DEFAULTS = {
+DEFAULTS: dict[str, Any] = {
     "threads": "all processors",
     "memory_limit": "400MB",
     "cache": "auto",
@@ -50,6 +50,11 @@ def _value(key: str, settings: common.Settings, path: str | None) -> tuple[Any, 
     named = os.environ.get(ENVIRONMENT.get(key, ""))
     if named:
         return named, f"the environment ({ENVIRONMENT[key]})"
+    if key == "k" and (more := settings.config.get("k")):
+        # The value that holds: what the file says is added to what is always computed.
+        added = sorted(set(more) - set(DEFAULTS["k"]))
+        said = f"adds {_text(added)}" if added else "adds nothing"
+        return sorted({*DEFAULTS["k"], *more}), f"{path} ({said} to {_text(DEFAULTS['k'])})"
     if settings.config.get(key) is not None:
         return settings.config.get(key), path or ""
     return DEFAULTS.get(key), "default" if key in DEFAULTS else "not set"

@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 @click.argument("run")
 @click.option("--min", "min_", metavar="METRIC=VALUE", multiple=True, help="a number must be at least this")
 @click.option("--max", "max_", metavar="METRIC=VALUE", multiple=True, help="a number must be at most this")
-@click.option("--baseline", metavar="RUN", help="the run to compare with")
+@click.option(
+    "--baseline", metavar="RUN", help="the run to compare with; 'previous' or '~1': the one before in its suite"
+)
 @click.option("--max-drop", metavar="METRIC=VALUE", multiple=True, help="worse than the baseline by at most this")
 @click.option("--no-regressions", is_flag=True, help="nothing that the baseline found may be lost")
+@click.option(
+    "--not-worse", is_flag=True, help="no number may be worse than the baseline's beyond chance, as compare says"
+)
 @click.option("--min-scored", metavar="METRIC=N", multiple=True, help="a metric must rest on at least N queries")
 @click.option("--max-missing", type=click.IntRange(0), metavar="N", help="golden queries that the run may lack")
 @common.db_option
+@common.suite_option
 @common.golden_option
 @common.how_options
 @click.option("--ignore-invariants", is_flag=True, help="compare runs of different golden files or judges")
@@ -42,13 +48,15 @@ def gate_command(run: str, form: str, **flags: Any) -> int:  # noqa: ANN401  (cl
     """Hold a run against its gates.
 
     Exit code 0 where all pass, 1 where one fails. Metrics are named as in the JSON (hit_at_k.5) or in short (hit@5). A
-    metric without a value fails its gate. Gates may also stand in [gates] of the config file; the command line adds to
-    them and overrides them.
+    metric without a value fails its gate, and limits are held against exact values, not against rounded ones. Gates may
+    also stand in [gates] of the config file; the command line adds to them and overrides them.
+
+    A baseline 'previous', '~N' or 'latest~N' is one of the runs before RUN in its suite.
     """
     from kbeval.compare import CompareOptions
     from kbeval.gates import check_gates
 
-    names = ("min_", "max_", "max_drop", "min_scored", "no_regressions", "max_missing", "baseline")
+    names = ("min_", "max_", "max_drop", "min_scored", "no_regressions", "not_worse", "max_missing", "baseline")
     asked = {name: flags.pop(name) for name in names}
     ignore, skip = (flags.pop(name) for name in ("ignore_invariants", "skip_bad_rows"))
     settings = common.Settings(**flags)
@@ -56,7 +64,7 @@ def gate_command(run: str, form: str, **flags: Any) -> int:  # noqa: ANN401  (cl
     database = settings.db()
     with common.Progress() as progress:
         options = CompareOptions(
-            scoring=settings.score_options(_as_stored(database, run), on_step=progress.step),
+            scoring=settings.score_options(_as_stored(settings, run), on_step=progress.step),
             ignore_invariants=ignore,
             skip_bad_rows=skip,
         )
@@ -70,7 +78,7 @@ def gate_command(run: str, form: str, **flags: Any) -> int:  # noqa: ANN401  (cl
 
 def _table(settings: common.Settings, asked: dict[str, Any]) -> dict[str, Any]:
     """The gates of the config file, and over them those of the command line."""
-    from kbeval.gates import parse_limits, read_gates
+    from kbeval.gates import SWITCHES, parse_limits, read_gates
 
     table = read_gates(settings.config.get("gates") or {}, str(settings.config.path))
     for kind, texts in (("min", asked["min_"]), ("max", asked["max_"])):
@@ -80,16 +88,18 @@ def _table(settings: common.Settings, asked: dict[str, Any]) -> dict[str, Any]:
     for key in ("max_missing", "baseline"):
         if asked[key] is not None:
             table[key] = asked[key]
-    table["no_regressions"] = asked["no_regressions"] or table.get("no_regressions", False)
+    for key in SWITCHES:
+        table[key] = asked[key] or table.get(key, False)
     return table
 
 
-def _as_stored(database: str, run: str) -> dict[str, Any]:
+def _as_stored(settings: common.Settings, run: str) -> dict[str, Any]:
     """How the stored numbers of the run were made: that holds where nothing else was said."""
     from kbeval.runs import find_run
     from kbeval.sources.opening import stored_runs
 
-    return find_run(stored_runs(database), run, database).scored_how()
+    database = settings.db()
+    return find_run(stored_runs(database), run, database, settings.get("suite")).scored_how()
 
 
 def _print(found: GateReport, form: str) -> None:

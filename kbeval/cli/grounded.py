@@ -21,7 +21,7 @@ from kbeval.cli.answer import ANSWER
     metavar="NAME=VALUE,…",
     help="these limits and no others  [default: precision=0.80,chr=0.75,under=0.05,over=0.10]",
 )
-@common.engine_options
+@common.resource_options
 def grounded_command(gold: str, trace: str, k: int, gates: str | None, **flags: Any) -> int:  # noqa: ANN401  (click's options)
     """Score a trace against a gold file in one go.
 
@@ -29,17 +29,17 @@ def grounded_command(gold: str, trace: str, k: int, gates: str | None, **flags: 
     (refusal) greatest ones. 'kbeval import grounded' keeps the run in a database instead, to be compared and watched
     over time.
     """
-    from kbeval.grounded import failed_gates, parse_gates, score_trace
+    from kbeval.grounded import parse_gates, score_trace
 
     settings = common.Settings(**flags)
     limits = None if gates is None else parse_gates(gates)
     with common.Progress() as progress:
         options = settings.score_options(on_step=progress.step)
-        found, warnings = score_trace(gold, trace, k=k, gates=limits, options=options)
-    code = ANSWER.say(0 if found["pass"] else 1)
-    common.print_json(found)
-    for warning in warnings:
+        scores = score_trace(gold, trace, k=k, gates=limits, options=options)
+    code = ANSWER.say(0 if scores.found["pass"] else 1)
+    common.print_json(scores.found)
+    for warning in scores.warnings:
         common.warn(warning)
-    if failed := failed_gates(found):
-        common.note(f"not passed: {'; '.join(failed)}")
+    if scores.failed:
+        common.note(f"not passed: {'; '.join(scores.failed)}")
     return code

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command("history")
 @click.argument("metrics", metavar="METRIC…", nargs=-1, required=True)
 @common.db_option
-@click.option("--suite", metavar="S", help="only the runs of this suite")
+@common.suite_option
 @click.option("--last", type=click.IntRange(1, 1_000_000), metavar="N", help="the last N runs of each series")
 @click.option(
     "--since", metavar="DATE", help="runs from then on, like 2026-03-01 or 2026-03-01T14:00+02:00; UTC if not said"
@@ -25,11 +25,19 @@ if TYPE_CHECKING:
 @click.option(
     "--by",
     metavar="FIELD",
+    multiple=True,
+    callback=common.one_value,
     help="a series for each value of a field of the configuration, like llm.model_id, or of suite or commit_hash",
 )
-@click.option("--plot", metavar="FILE", help="also draw it: FILE.svg, FILE.png or FILE.html  [needs kbeval[plot]]")
+@click.option(
+    "--plot",
+    "plots",
+    metavar="FILE",
+    multiple=True,
+    help="also draw it: FILE.svg, FILE.png or FILE.html; may be given several times  [needs kbeval[plot]]",
+)
 @common.format_option
-def history_command(metrics: tuple[str, ...], form: str, plot: str | None, **flags: Any) -> int:  # noqa: ANN401
+def history_command(metrics: tuple[str, ...], form: str, plots: tuple[str, ...], **flags: Any) -> int:  # noqa: ANN401
     """Show a metric over time, oldest run first.
 
     METRIC is a name such as mrr, hit@5 or latency_ms.p95; several make several columns. Numbers are those that
@@ -43,12 +51,14 @@ def history_command(metrics: tuple[str, ...], form: str, plot: str | None, **fla
     chosen = {name: flags.pop(name) for name in names}
     settings = common.Settings(**flags)
     database = settings.db()
-    if plot is not None:
+    for plot in plots:
         check_ending(plot)
     found = metric_history(
         *metrics, db=database, options=HistoryOptions(**chosen, metrics=settings.score_options().metrics())
     )
-    if plot is not None:
+    if plots and not found.series:
+        common.note("nothing to draw")
+    for plot in plots if found.series else ():
         _draw(found, plot, settings)
     _print(found, form)
     if not found.series:
@@ -95,8 +105,5 @@ def _draw(found: History, plot: str, settings: common.Settings) -> None:
     from kbeval.files import write_whole
     from kbeval.render.plot import draw
 
-    if not found.series:
-        common.note("nothing to draw")
-        return
     write_whole(Path(plot), draw(found, plot), never=settings.read_files())
     common.note(f"wrote {plot}")

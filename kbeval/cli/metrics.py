@@ -25,10 +25,12 @@ def metrics_command(form: str, **flags: Any) -> int:  # noqa: ANN401
     columns = [
         Column("metric"),
         Column("k"),
+        Column("system", "runs of"),
         Column("what_it_measures", "what it measures", 110),
         Column("from"),
     ]
-    rows = [[m.name, ",".join(map(str, m.ks)) or None, m.summary, _home(m)] for m in metrics]
+    every = "any" if form in ("table", "md") else None
+    rows = [[m.name, ",".join(map(str, m.ks)) or None, m.system or every, m.summary, _home(m)] for m in metrics]
     common.print_table(columns, rows, form)
     return 0
 
@@ -42,9 +44,10 @@ def explain_command(metric: str, form: str, **flags: Any) -> int:  # noqa: ANN40
 
     What it means, what it applies to, and its SQL.
     """
-    from kbeval.metrics import GRAINS, find_metric
+    from kbeval.metrics import GRAINS
+    from kbeval.names import Names
 
-    found = find_metric(common.Settings(**flags).score_options().metrics(), metric)
+    found = Names(common.Settings(**flags).score_options().metrics()).metric(metric)
     if form == "json":
         common.print_json(_as_json(found))
         return 0
@@ -56,20 +59,23 @@ def explain_command(metric: str, form: str, **flags: Any) -> int:  # noqa: ANN40
         "percentiles": "p50, p95 and total: the median, the 95th percentile and the sum",
     }
     how = hows[found.aggregation]
+    short = [number.short for number in found.numbers if number.short != number.long]
     lines = [
         f"{found.name}: {found.summary}",
         "",
         f"applies to   {found.over}",
+        f"in runs of   {f'{found.system}: imported ones' if found.system else 'any system'}",
         f"computed on  {found.grain}: {GRAINS[found.grain]}",
-        f"at k         {', '.join(map(str, found.ks))}" if found.ks else "",
+        f"at k         {', '.join(map(str, found.ks))}" if found.ks else None,
+        f"in short     {', '.join(short)}" if short else None,
         f"for a run    {how}; {none} where there are none",
-        f"better       {'higher' if found.higher_is_better else 'lower'}",
+        f"better       {found.better}",
         f"comparable   {'across' if found.across_chunkers else 'within'} chunker versions",
         f"defined in   {found.origin if found.origin != 'kbeval' else f'sql/metrics/{found.name}.sql'}",
         "",
         *(f"    {line}" for line in found.expression.splitlines()),
     ]
-    click.echo("\n".join(shown(line) for place, line in enumerate(lines) if line or place in (1, 9)))
+    click.echo("\n".join(shown(line) for line in lines if line is not None))
     return 0
 
 
@@ -84,10 +90,11 @@ def _as_json(metric: Metric) -> dict[str, Any]:
         "summary": metric.summary,
         "grain": metric.grain,
         "over": metric.over,
+        "system": metric.system,
         "k": list(metric.ks),
         "none": metric.none,
         "aggregation": metric.aggregation,
-        "better": "higher" if metric.higher_is_better else "lower",
+        "better": metric.better,
         "comparable": "across" if metric.across_chunkers else "within",
         "from": metric.origin,
         "expression": metric.expression,

@@ -18,10 +18,9 @@ from kbeval.cli import common
 from kbeval.cli.completing import Completer
 from kbeval.cli.sql import Steps, Target, run_text
 from kbeval.errors import KbevalError, UsageError
-from kbeval.metrics import did_you_mean
 from kbeval.render.rows import ROW_FORMATS
 from kbeval.render.table import Column
-from kbeval.text import counted, shown
+from kbeval.text import counted, did_you_mean, shown
 
 if TYPE_CHECKING:
     from kbeval.explore import Explorer

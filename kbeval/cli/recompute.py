@@ -10,7 +10,7 @@ from kbeval.cli import common
 from kbeval.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kbeval.recompute import Movement, Recomputed
     from kbeval.render.table import Cell
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.option("--explain", is_flag=True, help="take each change apart: definitions, labels, rows")
 @click.option("--store", is_flag=True, help="store the new numbers, as 'kbeval score' does")
 @common.db_option
+@common.suite_option
 @common.golden_option
 @common.metric_options
 @common.how_options
@@ -32,9 +33,11 @@ def recompute_command(runs: tuple[str, ...], explain: bool, store: bool, form: s
     RUN names runs as elsewhere; all runs where none is named. Nothing is stored without --store. With --explain each
     change is taken apart: how much of it is due to the definitions, to the labels, to the rows. The numbers between
     are computed, with the labels that the stored numbers were made with, and with the rows, where the columnar copy
-    still has them; causes that cannot be told apart are named together.
+    still has them; causes that cannot be told apart are named together. The queries whose rows or labels changed are
+    named: the first few in the table, all of them with --format json or csv.
     """
     from kbeval.aggregates import store_scored
+    from kbeval.errors import RepeatedRowsError
     from kbeval.recompute import recompute
 
     settings = common.Settings(**flags)
@@ -51,7 +54,10 @@ def recompute_command(runs: tuple[str, ...], explain: bool, store: bool, form: s
     _tell(found, healthy if store else None, database, f"kbeval score --all{settings.said_how()}")
     for warning in found.scored.bad_row_warning():
         common.warn(warning)
-    return 2 if store and broken else 0
+    if repeated := found.due.repeated_rows:
+        runs_left_out = len({row.run_id for row in repeated})
+        common.fail(RepeatedRowsError([str(row) for row in repeated], runs_left_out, "left out"))
+    return 2 if (store and broken) or repeated else 0
 
 
 def _print(found: Recomputed, form: str, *, explain: bool) -> None:
@@ -59,25 +65,64 @@ def _print(found: Recomputed, form: str, *, explain: bool) -> None:
 
     if form == "json":
         reasons = {run_id: list(why) for run_id, why in found.due.reasons.items()}
-        common.print_json({"reasons": reasons, "moved": [movement.to_dict() for movement in found.movements]})
+        queries = {"queries": found.queries} if explain else {}
+        common.print_json({"reasons": reasons, **queries, "moved": [one.to_dict() for one in found.movements]})
         return
     columns = [Column("run"), Column("metric"), Column("stored", right=True), Column("now", right=True)]
     columns += [Column("change", right=True), Column("because", width=100)]
+    if form == "csv" and explain:
+        columns.append(Column("queries"))
     rows = [_row(movement, found, form, explain=explain) for movement in found.movements]
     if rows:
         common.print_table(columns, rows, form)
+    if found.queries and form != "csv":
+        click.echo()
+        columns = [Column("run"), Column("changed", "what changed"), Column("n", "queries", right=True)]
+        common.print_table([*columns, Column("which", width=100)], list(_query_rows(found)), form)
+
+
+# So many queries of each part are named to eyes.
+_NAMED = 8
+
+
+def _query_rows(found: Recomputed) -> Iterator[list[Cell]]:
+    """The queries whose rows or labels changed, one row per run and part."""
+    from kbeval.provenance import DATA, LABELS
+
+    not_known = {
+        DATA: "not known: nothing was kept of the earlier rows",
+        LABELS: "not known: the earlier labels are not kept",
+    }
+    # Labels are mostly the same for all runs, and need not be listed for each.
+    same: dict[tuple[str, tuple[str, ...] | None], list[str]] = {}
+    for run_id, parts in found.queries.items():
+        for part, ids in parts.items():
+            same.setdefault((part, None if ids is None else tuple(ids)), []).append(run_id)
+    for (part, named), run_ids in same.items():
+        run = run_ids[0] if len(run_ids) == 1 else f"{len(run_ids):,} runs"
+        if named is None:
+            yield [run, part.removesuffix(" changed"), None, not_known[part]]
+            continue
+        more = [f"and {len(named) - _NAMED:,} more"] if len(named) > _NAMED else []
+        yield [run, part.removesuffix(" changed"), len(named), ", ".join([*named[:_NAMED], *more])]
+
+
+def _all_queries(parts: Mapping[str, Sequence[str] | None]) -> str:
+    """For programs: every query that changed, by part."""
+    return "; ".join(f"{part}: {' '.join(ids)}" for part, ids in parts.items() if ids is not None)
 
 
 def _row(movement: Movement, found: Recomputed, form: str, *, explain: bool) -> list[Cell]:
     from kbeval.exact import difference
-    from kbeval.metrics import short_name
+    from kbeval.names import short_name
 
     causes = movement.because if explain else dict.fromkeys([", ".join(found.due.reasons[movement.run_id])])
     because = "; ".join(f"{cause} {_signed(part)}".strip() for cause, part in causes.items())
     change = difference(movement.stored, movement.now)
     if form == "csv":
         # A number, not text: what begins with a sign would be quoted against spreadsheets.
-        return [movement.run_id, short_name(movement.metric), movement.stored, movement.now, change, because]
+        row: list[Cell] = [movement.run_id, short_name(movement.metric), movement.stored, movement.now, change, because]
+        return [*row, _all_queries(found.queries.get(movement.run_id, {}))] if explain else row
     return [movement.run_id, short_name(movement.metric), movement.stored, movement.now, _signed(change), because]
 
 

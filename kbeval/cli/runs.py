@@ -12,13 +12,13 @@ from kbeval.cli import common
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kbeval.model import AggregateMetrics, Number
     from kbeval.render.table import Cell
     from kbeval.runs import Run
 
 
 @click.command("runs")
 @common.db_option
+@common.suite_option
 @common.format_option
 def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
     """List the stored runs, oldest first.
@@ -26,13 +26,15 @@ def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
     With the numbers that they were last scored with.
     """
     from kbeval.configs import config_of, imported_from
-    from kbeval.metrics import short_name
+    from kbeval.names import short_name
     from kbeval.render.scores import FIRST_HEADLINES
     from kbeval.render.table import Column
+    from kbeval.runs import of_suite
     from kbeval.sources.opening import stored_runs
 
+    suite = flags.pop("suite")
     database = common.Settings(**flags).db()
-    runs = stored_runs(database)
+    runs = of_suite(stored_runs(database), suite, database)
     if not runs and form == "table":
         common.note(f"{database} holds no runs yet")
         return 0
@@ -54,13 +56,13 @@ def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
         Column("matching", "match"),
         *(Column(name, short_name(name), right=True) for name in numbers),
     ]
-    common.print_table(columns, [_row(run, numbers, form) for run in runs], form)
+    common.print_table(columns, [_row(run, numbers) for run in runs], form)
     if form == "table" and not all(run.aggregate() for run in runs):
         common.note("a run without numbers has not been scored yet: kbeval score --all")
     return 0
 
 
-def _row(run: Run, numbers: Sequence[str], form: str) -> list[Cell]:
+def _row(run: Run, numbers: Sequence[str]) -> list[Cell]:
     from kbeval.provenance import matched_by
 
     config = _config(run)
@@ -79,15 +81,8 @@ def _row(run: Run, numbers: Sequence[str], form: str) -> list[Cell]:
         _text(model),
         run.rows,
         matched_by(aggregate.provenance) if aggregate else None,
-        *(_number(aggregate, name, form) for name in numbers),
+        *(aggregate.value(name) if aggregate else None for name in numbers),
     ]
-
-
-def _number(aggregate: AggregateMetrics | None, name: str, form: str) -> Number:
-    from kbeval.render.scores import seen
-
-    value = aggregate.value(name) if aggregate else None
-    return seen(aggregate, name, value) if aggregate and form == "table" else value
 
 
 def _config(run: Run) -> dict[str, Any]:

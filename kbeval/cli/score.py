@@ -24,8 +24,15 @@ if TYPE_CHECKING:
 @click.option("--all", "all_runs", is_flag=True, help="score every run of the database that changed since")
 @click.option("--force", is_flag=True, help="with --all: those that did not change, too")
 @common.db_option
+@common.suite_option
 @common.golden_option
-@click.option("--by", metavar="FIELD", help="also per slice: category, difficulty, lang, tags or group")
+@click.option(
+    "--by",
+    metavar="FIELD",
+    multiple=True,
+    callback=common.one_value,
+    help="also per slice: category, difficulty, lang, tags or group",
+)
 @common.metric_options
 @common.how_options
 @click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
@@ -35,9 +42,10 @@ if TYPE_CHECKING:
 def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any) -> int:  # noqa: ANN401
     """Score runs against the golden file and store the numbers.
 
-    RUN is a run's id, the beginning of it, 'latest', or 'latest~1' for the one before. The numbers are stored as
-    JSON with four decimals in eval_runs.aggregate_json, in one transaction. Slices are printed, not stored. The
-    places of the chunks that labels and hits name are kept in kbeval_chunk_spans, for comparing across chunkers.
+    RUN is a run's id, the beginning of it, or 'latest'; with ~1 after it, the run before that one in its suite. The
+    numbers are stored as JSON with four decimals in eval_runs.aggregate_json, in one transaction. Slices
+    are printed, not stored. The places of the chunks that labels and hits name are kept in kbeval_chunk_spans, for
+    comparing across chunkers.
 
     --all scores what changed since it was scored: rows, labels, metric definitions, matching, chunks. A large history
     is scored and stored in steps; interrupted, the next call goes on where it was.
@@ -70,7 +78,7 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
     job.tell(due)
     _print(scored, [run_id for run_id in scored.aggregates if run_id not in job.broken], form, options)
     _tell(scored, job.broken)
-    return 2 if job.broken else 0
+    return 2 if job.broken or scored.repeated_rows else 0
 
 
 class _Job:
@@ -124,7 +132,7 @@ class _Job:
         from kbeval.errors import UsageError
         from kbeval.rescoring import summary
 
-        if due is not None and not due.runs:
+        if due is not None and not due.runs and not due.repeated_rows:
             msg = "the database holds no runs yet, so there is nothing to score"
             raise UsageError(msg)
         if self._dry_run and due is None:
@@ -145,6 +153,7 @@ class _Job:
 
 
 def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions) -> None:
+    from kbeval.configs import config_of, imported_from
     from kbeval.render.scores import score_table
 
     if form == "json":
@@ -155,13 +164,14 @@ def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions)
         rows.append((run_id, None, scored.aggregates[run_id]))
         rows += [(run_id, name, aggregate) for name, aggregate in scored.slices.get(run_id, {}).items()]
     own = [
-        column.name
+        number.long
         for metric in options.metrics()
-        for column in metric.columns
-        if metric.origin != "kbeval" or column.k in options.extra_ks
+        for number in metric.numbers
+        if metric.origin != "kbeval" or number.k in options.extra_ks
     ]
+    systems = {imported_from(config_of(run)) for run in scored.runs if run.run_id in healthy}
     if rows:
-        common.print_table(*score_table(rows, form, options.by, own), form)
+        common.print_table(*score_table(rows, form, options.by, own, systems), form)
 
 
 def _as_json(scored: Scored, run_id: str) -> dict[str, Any]:
@@ -172,15 +182,17 @@ def _as_json(scored: Scored, run_id: str) -> dict[str, Any]:
 
 
 def _tell(scored: Scored, broken: set[str]) -> None:
-    from kbeval.errors import BadRowsError
+    from kbeval.errors import BadRowsError, RepeatedRowsError
 
     common.note(*scored.notes)
     for warning in scored.warnings:
         common.warn(warning)
+    if scored.repeated_rows:
+        runs = len({row.run_id for row in scored.repeated_rows})
+        common.fail(RepeatedRowsError([str(row) for row in scored.repeated_rows], runs, "not scored"))
     if broken:
         advice = f"{counted(len(broken), 'run')} not scored; repair them, or use --skip-bad-rows:"
-        listing = BadRowsError([str(row) for row in scored.bad_rows], advice)
-        common.note(f"kbeval: {listing.headline}", *(f"  {detail}" for detail in listing.details))
+        common.fail(BadRowsError([str(row) for row in scored.bad_rows], advice))
         return
     for warning in scored.bad_row_warning():
         common.warn(warning)

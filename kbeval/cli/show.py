@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +13,7 @@ from kbeval.cli import common
 from kbeval.text import shown
 
 if TYPE_CHECKING:
-    from kbeval.inspecting import Hit, QueryDetail
+    from kbeval.inspecting import Hit, Label, QueryDetail
     from kbeval.model import AggregateMetrics
     from kbeval.runs import Run
     from kbeval.scoring import ScoreOptions
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     help="on which metric, like hit_at_k.5  [default: mrr; support_mrr or answer_precision for imported runs]",
 )
 @common.db_option
+@common.suite_option
 @common.golden_option
 @common.metric_options
 @common.how_options
@@ -55,7 +57,7 @@ def show_command(
     from kbeval.sources.opening import stored_runs
 
     settings = common.Settings(**flags)
-    found = find_run(stored_runs(settings.db()), run, settings.db())
+    found = find_run(stored_runs(settings.db()), run, settings.db(), settings.get("suite"))
     if query_id is not None:
         _show_query(settings, found, query_id, form)
     elif worst is not None:
@@ -74,7 +76,7 @@ def _headline(run: Run) -> str:
 
 def _options(settings: common.Settings, run: Run, progress: common.Progress) -> ScoreOptions:
     """As the stored numbers were made, unless something else was said."""
-    return settings.score_options(run.scored_how(), on_step=progress.step)
+    return replace(settings.score_options(run.scored_how(), on_step=progress.step), suite=None)
 
 
 def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:
@@ -93,7 +95,10 @@ def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:
         aggregate = scored.aggregates[run.run_id]
         for warning in (*scored.warnings, *scored.bad_row_warning()):
             common.warn(warning)
-        common.note(f"computed now, not stored (kbeval score {shown(run.run_id)} does that)")
+        if _is_stored(run, aggregate):
+            common.note("computed now; the same numbers are stored")
+        else:
+            common.note(f"computed now, not stored (kbeval score {shown(run.run_id)} does that)")
     if aggregate is None:
         msg = f"run {run.run_id} has not been scored yet: kbeval score {run.run_id} --golden FILE"
         raise UsageError(msg)
@@ -104,9 +109,19 @@ def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:
     if form == "table":
         about_run = "  ".join(shown(text) for text in (run.suite, run.created_at))
         click.echo(common.paint(shown(run.run_id), "bold") + f"  {about_run}")
-    common.print_table(*number_table(aggregate, form), form)
+    common.print_table(*number_table(aggregate), form)
     if form == "table":
         _tell_ledger(aggregate)
+
+
+def _is_stored(run: Run, aggregate: AggregateMetrics) -> bool:
+    """Are the stored numbers these, made from the same rows and labels by the same definitions?"""
+    stored = run.aggregate()
+    if stored is None:
+        return False
+    # Which version of kbeval computed them makes no difference.
+    a, b = (found.to_dict() | {"provenance": found.provenance | {"kbeval": None}} for found in (stored, aggregate))
+    return a == b
 
 
 def _tell_ledger(aggregate: AggregateMetrics) -> None:
@@ -181,10 +196,50 @@ def _show_query(settings: common.Settings, run: Run, query_id: str, form: str) -
         )
 
 
-def _marks(hit: Hit) -> str:
-    """As what the labels expect a hit."""
-    marks = {"chunk": hit.is_expected_chunk, "doc": hit.is_expected_doc, "support": hit.is_support}
-    return ", ".join(name for name, is_so in marks.items() if is_so)
+def _marks(hit: Hit, golden: Mapping[str, Any]) -> str:
+    """By which labels a hit counts, or nearly does."""
+    return ", ".join(_mark(label, golden) for label in hit.labels)
+
+
+def _mark(label: Label, golden: Mapping[str, Any]) -> str:
+    name = label.label if label.kind in ("span", "support") else f"{label.kind} {label.label}"
+    if label.kind == "support":
+        # As it stands in the golden file: supports are numbered from 0.
+        name = f"support {_label(golden['gold_supports'][int(label.label.split()[-1])])}"
+    shares = ""
+    if label.shared is not None and label.hit_size and label.label_size:
+        shares = f" ({label.shared / label.label_size:.2f} of it, {label.shared / label.hit_size:.2f} of the hit)"
+    return f"{name}{shares}" if label.counts else f"not {name}{shares}"
+
+
+# How the positions of each kind of span are written: a word, and the names of its two ends.
+_ENDS = {
+    "line": ("lines", "start", "end"),
+    "code": ("lines", "line_start", "line_end"),
+    "byte": ("bytes", "start", "end"),
+    "char": ("characters", "start", "end"),
+    "time": ("ms", "start_ms", "end_ms"),
+}
+
+
+def _where(spans: Sequence[Mapping[str, Any]]) -> str | None:
+    """Where a hit stands, in short."""
+    return "; ".join(map(_span, spans)) or None
+
+
+def _span(span: Mapping[str, Any]) -> str:
+    kind = span.get("kind")
+    if kind in _ENDS:
+        word, low, high = _ENDS[kind]
+        return f"{word} {span.get(low)}–{span.get(high)}"
+    if kind == "page":
+        characters = f", characters {span.get('char_start')}–{span.get('char_end')}"
+        return f"page {span.get('page')}{characters if span.get('char_start') is not None else ''}"
+    return json.dumps({name: value for name, value in span.items() if value is not None}, ensure_ascii=False)
+
+
+def _one_line(text: str | None) -> str | None:
+    return None if text is None else " ".join(text.split())
 
 
 def _print_citations(citations: Any, real: Sequence[bool]) -> None:  # noqa: ANN401  (whatever the row holds)
@@ -224,6 +279,10 @@ def _print_query(detail: QueryDetail) -> None:
         state = "" if answer.get("grounded") is not False else "  (refused)"
         click.echo(f"  {'answer':20} {shown(str(answer.get('answer') or ''))}{state}")
         _print_citations(answer.get("citations"), detail.citations_real)
+    for rule in detail.rules:
+        if not rule.is_kept:
+            what = "the answer does not contain" if rule.rule == "must_contain" else "the answer contains"
+            click.echo(f"  {'broken rule':20} {what} {shown(repr(rule.text))} ({rule.rule})")
     click.echo()
     if detail.hits:
         common.print_table(
@@ -232,9 +291,22 @@ def _print_query(detail: QueryDetail) -> None:
                 Column("chunk_id", "chunk"),
                 Column("doc_id", "document"),
                 Column("score", right=True),
-                Column("expected"),
+                Column("expected", "counts as", 60),
+                Column("where", width=30),
+                Column("text", width=80),
             ],
-            [[h.rank, h.chunk_id, h.doc_id or h.path, h.score, _marks(h)] for h in detail.hits],
+            [
+                [
+                    h.rank,
+                    h.chunk_id,
+                    h.doc_id or h.path,
+                    h.score,
+                    _marks(h, detail.golden),
+                    _where(h.spans),
+                    _one_line(h.text),
+                ]
+                for h in detail.hits
+            ],
             "table",
         )
     else:

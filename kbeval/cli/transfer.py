@@ -76,6 +76,7 @@ def export_command() -> None:
 @click.option("--full-text", is_flag=True, help="keep the texts of chunks whole instead of their first 200 characters")
 @click.option("--replace", is_flag=True, help="overwrite a folder that is not empty")
 @common.db_option
+@common.suite_option
 @common.golden_option
 @common.engine_options
 def export_anchors(run: str, folder: str, full_text: bool, replace: bool, **flags: Any) -> int:  # noqa: ANN401  (click's options)
@@ -121,7 +122,10 @@ def export_duckdb_command(file: str, replace: bool, **flags: Any) -> int:  # noq
         options = settings.score_options(on_step=progress.step)
         with open_explorer(database, golden, options) as explorer:
             made = export_duckdb(explorer, Path(file), options=options, replace=replace, never=settings.read_files())
+            warnings = explorer.take_warnings()
     common.note(f"wrote {counted(len(made), 'table or view', 'tables and views')} to {file}")
+    for warning in warnings:
+        common.warn(warning)
     if golden is None:
         common.note("no golden file is named, so there are no labels in it: name it with --golden FILE")
     return 0

@@ -196,6 +196,10 @@ def _golden(chunks: Sequence[Chunk]) -> str:
     lines = [
         "# Golden queries of the demo: questions, and where the answers are.",
         "# Chunk ids are those of the chunker lines@1. Empty expected_doc_ids: the right answer is to refuse.",
+        "# In a file of your own, label by expected_spans first: they name the place of the answer in its document,",
+        "# which no chunker changes, like {doc_id: d1, kind: line, start: 4, end: 4}. Lines count from 1, and the last",
+        "# one belongs to the place; kind char counts Unicode code points and kind byte counts bytes of UTF-8, both",
+        "# from 0 and half-open.",
         "",
     ]
     for question in QUESTIONS:

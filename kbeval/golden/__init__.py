@@ -48,6 +48,7 @@ STRUCTURE = json.dumps(
         "category": "VARCHAR",
         "group": "VARCHAR",
         "tags": ["VARCHAR"],
+        "vaults": ["VARCHAR"],
     }
 )
 

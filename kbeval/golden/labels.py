@@ -2,157 +2,108 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from kbeval.golden.reading import Entry, Plain
-from kbeval.metrics import did_you_mean
-
-_TRUE = frozenset(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"))
-_FALSE = frozenset(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"))
+from kbeval.golden import scalars, spans
+from kbeval.golden.reading import Entry
+from kbeval.golden.scalars import Value, WrongError
+from kbeval.text import did_you_mean
 
 SPELLINGS = {"qid": "id", "question": "query", "gold_citations": "expected_chunk_ids"}
+# Read as the id where there is no other; next to one it is a field like any unknown one.
+OTHER_ID = "q_id"
+_IDS = ("id", "qid", OTHER_ID)
+# How fields of the places in an entry are told from fields of the entry.
+_OF_SPANS = "expected_spans."
 
 _MAX_WARNINGS = 20
 
-Value = Any
 Fault = tuple[int, str]
-
-
-class _WrongError(ValueError):
-    """A value that does not fit its field."""
-
-
-def _text(value: Value) -> str:
-    if not isinstance(value, str) or not value:
-        msg = "must be text" if value != "" else "must not be empty"
-        raise _WrongError(msg)
-    if not value.isascii():
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError:
-            msg = "holds half a character (a lone surrogate)"
-            raise _WrongError(msg) from None
-    return str(value)
-
-
-def _any_text(value: Value) -> str:
-    return "" if value == "" else _text(value)
-
-
-def _texts(value: Value) -> list[str]:
-    if not isinstance(value, list):
-        msg = "must be a list of text"
-        raise _WrongError(msg)
-    try:
-        return list(map(_text, value))
-    except _WrongError as error:
-        msg = f"must be a list of text; an item {error}"
-        raise _WrongError(msg) from None
-
-
-def _truth(value: Value) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, Plain) and (value in _TRUE or value in _FALSE):
-        return value in _TRUE
-    msg = "must be true or false"
-    raise _WrongError(msg)
-
-
-def _number(value: Value) -> float:
-    try:
-        number = float(value) if isinstance(value, Plain) else math.nan
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        msg = "must be a number"
-        raise _WrongError(msg)
-    return number
 
 
 def _grades(value: Value) -> dict[str, float]:
     if not isinstance(value, dict):
         msg = "must map chunk ids to grades"
-        raise _WrongError(msg)
+        raise WrongError(msg)
     try:
-        return {_text(chunk): _number(grade) for chunk, grade in value.items()}
-    except _WrongError as error:
+        return {scalars.text(chunk): scalars.number(grade) for chunk, grade in value.items()}
+    except WrongError as error:
         msg = f"must map chunk ids to grades; one {error}"
-        raise _WrongError(msg) from None
+        raise WrongError(msg) from None
 
 
-def _spans(value: Value) -> list[dict[str, Value]]:
-    if not isinstance(value, list) or not all(isinstance(span, dict) for span in value):
-        msg = "must be a list of {doc_id or path, kind, start, end}"
-        raise _WrongError(msg)
-    spans = []
-    for span in value:
-        if not ("doc_id" in span or "path" in span) or "kind" not in span:
-            msg = "must name doc_id or path, and kind, in every span"
-            raise _WrongError(msg)
-        texts = {name: _text(span[name]) for name in ("doc_id", "path", "kind") if span.get(name) is not None}
-        numbers = {_text(name): _number(span[name]) for name in span if name not in texts and span[name] is not None}
-        spans.append({**texts, **numbers})
-    return spans
+def _heading(value: Value) -> str | list[str]:
+    """A heading path as text or a list; an empty one is the whole file."""
+    if isinstance(value, list):
+        return scalars.texts_that_say_something(value)
+    return "" if value is None else scalars.text_or_nothing(value) or ""
+
+
+def _snippets(value: Value) -> list[str]:
+    return scalars.texts(value or [])
+
+
+_SUPPORT: dict[str, Callable[[Value], Value]] = {
+    "rel_path": scalars.text,
+    "heading_path": _heading,
+    "snippets": _snippets,
+}
 
 
 def _supports(value: Value) -> list[dict[str, Value]]:
     if not isinstance(value, list) or not all(isinstance(support, dict) for support in value):
         msg = "must be a list of {rel_path, heading_path, snippets}"
-        raise _WrongError(msg)
-    supports = []
+        raise WrongError(msg)
+    faults: list[str] = []
+    supports: list[dict[str, Value]] = []
     for number, support in enumerate(value):
-        try:
-            heading = support.get("heading_path")
-            supports.append(
-                {
-                    "rel_path": _text(support.get("rel_path")),
-                    "heading_path": _texts(heading) if isinstance(heading, list) else _any_text(heading or ""),
-                    "snippets": _texts(support.get("snippets") or []),
-                }
-            )
-        except _WrongError as error:
-            msg = f"support {number}: rel_path, heading_path or snippets {error}"
-            raise _WrongError(msg) from None
+        supports.append({})
+        for name, read in _SUPPORT.items():
+            try:
+                supports[-1][name] = read(support.get(name))
+            except WrongError as error:
+                faults.append(f"support {number}: {name} {error}")
+    if faults:
+        raise WrongError(*faults)
     return supports
 
 
 def _groups(value: Value) -> list[list[int]]:
     msg = "must be lists of support numbers, like [[0, 1], [2]]"
     if not isinstance(value, list) or not all(isinstance(group, list) for group in value):
-        raise _WrongError(msg)
-    numbers = [[_number(item) for item in group] for group in value]
+        raise WrongError(msg)
+    numbers = [[scalars.number(item) for item in group] for group in value]
     if any(number != int(number) or number < 0 for group in numbers for number in group):
-        raise _WrongError(msg)
+        raise WrongError(msg)
     return [[int(number) for number in group] for group in numbers]
 
 
 FIELDS: dict[str, Callable[[Value], Value]] = {
-    "id": _text,
-    "query": _text,
-    "expected_chunk_ids": _texts,
-    "expected_doc_ids": _texts,
-    "expected_spans": _spans,
+    "id": scalars.text,
+    "query": scalars.text,
+    "expected_chunk_ids": scalars.texts,
+    "expected_doc_ids": scalars.texts,
+    "expected_spans": spans.spans,
     "relevance": _grades,
-    "must_contain": _texts,
-    "forbidden": _texts,
-    "gold_claim_substr": _texts,
+    # An empty string is in every answer, and in none that must not hold it: a fault, not a rule.
+    "must_contain": scalars.texts,
+    "forbidden": scalars.texts,
+    "gold_claim_substr": scalars.texts,
     "gold_supports": _supports,
     "required_support_groups": _groups,
-    "answerable": _truth,
-    "lang": _text,
-    "difficulty": _text,
-    "category": _text,
-    "tags": _texts,
-    "group": _text,
-    "vaults": _texts,
-    "folders": _texts,
-    "expected_key_facts": _texts,
-    "recency_conflict_rule": _text,
-    "constraints": _texts,
+    "answerable": scalars.truth,
+    # Words about the query. Those that are empty are not given.
+    "lang": scalars.text_or_nothing,
+    "difficulty": scalars.text_or_nothing,
+    "category": scalars.text_or_nothing,
+    "group": scalars.text_or_nothing,
+    "recency_conflict_rule": scalars.text_or_nothing,
+    "tags": scalars.texts_that_say_something,
+    "vaults": scalars.texts_that_say_something,
+    "folders": scalars.texts_that_say_something,
+    "expected_key_facts": scalars.texts_that_say_something,
+    "constraints": scalars.texts_that_say_something,
 }
 
 
@@ -174,11 +125,18 @@ def check_entries(entries: Sequence[Entry]) -> Checked:
         _check_entry(number, entry, checked, unknown)
     for name, lines in list(unknown.items())[:_MAX_WARNINGS]:
         where = f"line {lines[0]}" if len(lines) == 1 else f"{len(lines):,} entries, first at line {lines[0]}"
-        hint = did_you_mean(name, [*FIELDS, *SPELLINGS])
-        checked.warnings.append(f"unknown field {name!r} is ignored ({where}){hint}")
+        checked.warnings.append(f"unknown field {name!r} is ignored ({where}){_hint(name)}")
     if len(unknown) > _MAX_WARNINGS:
         checked.warnings.append(f"{len(unknown) - _MAX_WARNINGS:,} more unknown fields are ignored")
     return checked
+
+
+def _hint(name: str) -> str:
+    """The nearest known name of a field, which may be one of a place."""
+    if not name.startswith(_OF_SPANS):
+        return did_you_mean(name, [*FIELDS, *SPELLINGS])
+    own = name.removeprefix(_OF_SPANS)
+    return "" if own in spans.NAMES else did_you_mean(own, spans.NAMES)
 
 
 def _check_entry(number: int, entry: Entry, checked: Checked, unknown: dict[str, list[int]]) -> None:
@@ -195,17 +153,18 @@ def _check_entry(number: int, entry: Entry, checked: Checked, unknown: dict[str,
                 checked.lines[values["id"]] = entry.line
                 checked.entries.append(values)
     if texts:
-        name = entry.fields.get("id", entry.fields.get("qid"))
+        name = next((entry.fields[name] for name in _IDS if entry.fields.get(name) is not None), None)
         label = f"entry {number} ({name!s})" if isinstance(name, str) and name else f"entry {number}"
         checked.faults += [(entry.line, f"line {entry.line}, {label}: {text}") for text in texts]
 
 
 def _read_fields(entry: Entry, values: dict[str, Value], unknown: dict[str, list[int]]) -> list[str]:
     """Bring the fields to their one spelling in `values`; returns what is wrong."""
-    faults = []
+    faults: list[str] = []
     given: dict[str, str] = {}
+    spellings = SPELLINGS if _has_id(entry.fields) else {**SPELLINGS, OTHER_ID: "id"}
     for spelling, value in entry.fields.items():
-        known = SPELLINGS.get(spelling, spelling)
+        known = spellings.get(spelling, spelling)
         if known not in FIELDS:
             unknown.setdefault(spelling, []).append(entry.line)
         elif known in given:
@@ -213,15 +172,25 @@ def _read_fields(entry: Entry, values: dict[str, Value], unknown: dict[str, list
         elif value is not None:
             given[known] = spelling
             try:
-                values[known] = FIELDS[known](value)
-            except _WrongError as error:
-                faults.append(f"{spelling} {error}")
+                read = FIELDS[known](value)
+            except WrongError as error:
+                faults += [f"{spelling} {fault}" for fault in error.args]
+                continue
+            if read is not None:
+                values[known] = read
+            if known == "expected_spans":
+                for name in dict.fromkeys(spans.unread_names(value)):
+                    unknown.setdefault(f"{_OF_SPANS}{name}", []).append(entry.line)
     faults += [
         f"has no {required!r} (or {also!r})"
         for required, also in (("id", "qid"), ("query", "question"))
         if required not in given
     ]
     return faults
+
+
+def _has_id(fields: Mapping[str, Value]) -> bool:
+    return any(fields.get(name) is not None for name in _IDS if name != OTHER_ID)
 
 
 def _group_numbers(values: dict[str, Value]) -> list[str]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from kbeval.golden import STRUCTURE, Golden, load_golden
-from kbeval.golden.labels import SPELLINGS
+from kbeval.golden.labels import OTHER_ID, SPELLINGS
 from kbeval.jsonlines import all_are, has_any, is_list_of_text, look_into, maybe_no_text, opens, says_twice, show_lines
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def read_quickly(session: Session, path: Path) -> QuickGolden | None:
     is_doubtful = any(is_doubtful for _, is_doubtful in looks) or has_any(session, "gold_items", texts)
     if is_doubtful and not all_are(session, "gold_lines", _is_right):
         return None
-    fields = {SPELLINGS.get(name, name) for names, *_ in shapes for name in names}
+    fields = {name for names, *_ in shapes for name in _known(names)}
     return QuickGolden(path, sum(items for _, items, *_ in shapes), fields)
 
 
@@ -103,14 +103,20 @@ def _is_odd(session: Session) -> bool:
 
 def _is_plain(names: list[str] | None, items: int, *counts: int) -> bool:
     """Lines with these fields: is each known, there once, in one spelling, and read?"""
-    known = [SPELLINGS.get(name, name) for name in names or ()]
+    known = _known(names or ())
     if says_twice(known) or not set(known) <= _FIELDS or not {"id", "query"} <= set(known):
         return False
     read = zip(("answerable", *_LISTS), counts, strict=True)
     return all(count == items for name, count in read if name in known)
 
 
+def _known(names: Iterable[str]) -> list[str]:
+    """The fields in their one spelling. As `load_golden` has it, q_id is the id where there is no other."""
+    known = [SPELLINGS.get(name, name) for name in names]
+    return known if "id" in known else ["id" if name == OTHER_ID else name for name in known]
+
+
 def _is_right(item: dict[str, Any]) -> bool:
     """A structure: all that is read is text, or lists of it."""
-    found = {SPELLINGS.get(name, name): value for name, value in item.items()}
+    found = dict(zip(_known(item), item.values(), strict=True))
     return found["id"] == found["query"] == "VARCHAR" and all(is_list_of_text(found.get(name)) for name in _LISTS)

@@ -63,7 +63,10 @@ def _fault(found: Mapping[str, Any], query_id: str | None) -> str | None:
             return f"{name} is not a list of objects"
     if not isinstance(found.get("answer"), str | None):
         return "answer is not text"
-    if not isinstance(found.get("abstained"), bool | None):
+    abstention = found.get("abstention")
+    if not isinstance(abstention, dict | None):
+        return "abstention is not an object"
+    if any(not isinstance(place.get("abstained"), bool | None) for place in (found, abstention or {})):
         return "abstained is not true or false"
     return next(filter(None, map(_hit_fault, found.get("retrieved_chunks") or ())), None)
 

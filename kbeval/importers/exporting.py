@@ -17,10 +17,11 @@ from kbeval.files import write_whole
 from kbeval.importers.anchors import CONFIG, METRICS, RESULTS, SUMMARY, write_folder
 from kbeval.metrics import Metric
 from kbeval.model import AggregateMetrics
+from kbeval.names import Name
 from kbeval.render.comparison import counts_sentence, delta_table, verdict_sentence
 from kbeval.render.scores import number_table
 from kbeval.render.table import Cell, Column, json_text, render
-from kbeval.runs import Run, find_run
+from kbeval.runs import Run, find_run, run_before
 from kbeval.scoring import ScoreOptions
 from kbeval.sources.opening import open_rows
 from kbeval.text import markdown
@@ -51,7 +52,7 @@ def export_folder(  # noqa: PLR0913  (what to export, from where, and how)
     options = options or ScoreOptions()
     with open_rows(db) as source:
         runs = source.runs()
-        run = find_run(runs, name, str(db))
+        run = find_run(runs, name, str(db), options.suite)
         config = config_of(run)
         if imported_from(config) != "anchors":
             msg = f"run {run.run_id} was not imported from a results folder, so it cannot be written as one"
@@ -66,8 +67,9 @@ def export_folder(  # noqa: PLR0913  (what to export, from where, and how)
     if aggregate is None:
         return [RESULTS, CONFIG]
     write_whole(folder / METRICS, json_text(aggregate.to_dict()) + "\n")
-    earlier = [other for other in runs if other.suite == run.suite and other.created_at < run.created_at]
-    compared = _compared(earlier[-1], run, db, golden, options) if earlier and golden is not None else []
+    place = [other.run_id for other in runs if other.suite == run.suite].index(run.run_id)
+    before = run_before(runs, run, 1, str(db)) if place and golden is not None else None
+    compared = [] if before is None or golden is None else _compared(before, run, db, golden, options)
     write_whole(folder / SUMMARY, _summary(run, config, aggregate, options.metrics(), compared))
     return [RESULTS, CONFIG, METRICS, SUMMARY]
 
@@ -80,7 +82,7 @@ def _summary(
         for key, value in config.items()
         if key != "kbeval"
     ]
-    shown = {name.partition(".")[0] for name in aggregate.numbers()}
+    shown = {Name.parse(name).metric for name in aggregate.numbers()}
     meanings: list[list[Cell]] = [[metric.name, metric.summary] for metric in metrics if metric.name in shown]
     parts = [
         f"# {markdown(run.run_id)}",
@@ -90,7 +92,7 @@ def _summary(
         "## What the numbers mean",
         render([Column("metric"), Column("meaning")], meanings, "md"),
         "## Results",
-        render(*number_table(aggregate, "md"), "md"),
+        render(*number_table(aggregate), "md"),
         *compared,
     ]
     return "\n\n".join(parts) + "\n"

@@ -1,4 +1,7 @@
-"""Traces of grounded question answering: `{"qid", "q", "retrieved_ids", "answer_json": {"claim", "citations"}}`."""
+"""Traces of grounded question answering: `{"qid", "q", "retrieved_ids", "answer_json": {"claim", "citations"}}`.
+
+Where a trace has no `qid`, its `q_id` is read.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from kbeval.text import counted
 
 REFUSAL = "not in context"
 # Fields that mean something in our rows, and nothing in a trace.
-_OURS = ("query_id", "query", "hits_top_k", "answer", "error", "elapsed_ms", "abstained", APART)
+_OURS = ("query_id", "query", "hits_top_k", "answer", "error", "elapsed_ms", "abstained", "abstention", APART)
 _OURS_IN_ANSWER = ("answer", "grounded")
 _READ = frozenset(("qid", "q", "retrieved_ids", "answer_json", *_OURS))
 
@@ -25,7 +28,7 @@ def read_trace(path: Path, run_id: str, suite: str = "grounded") -> ImportedRun:
     repeated, is_trace = 0, False
     for number, found in objects(path, faults):
         is_trace = is_trace or any(found.get(name) is not None for name in ("retrieved_ids", "answer_json"))
-        query_id = id_of(found.get("qid"))
+        query_id = id_of(_qid(found))
         if fault := _fault(found, query_id):
             faults.append(f"line {number}: {fault}")
         elif query_id is not None:
@@ -45,9 +48,14 @@ def read_trace(path: Path, run_id: str, suite: str = "grounded") -> ImportedRun:
     return ImportedRun(run_id, suite, "grounded", {}, list(rows.items()), moment, warnings)
 
 
+def _qid(found: Mapping[str, Any]) -> Any:  # noqa: ANN401  (whatever stands there)
+    qid = found.get("qid")
+    return found.get("q_id") if qid in (None, "") else qid
+
+
 def _fault(found: Mapping[str, Any], query_id: str | None) -> str | None:
     if query_id is None:
-        return "has no qid" if found.get("qid") in (None, "") else "qid is not text"
+        return "has no qid (or q_id)" if _qid(found) in (None, "") else "qid is not text"
     if ids_of(found.get("retrieved_ids")) is None:
         return "retrieved_ids is not a list of ids"
     answer = found.get("answer_json")

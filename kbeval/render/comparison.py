@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 
 from kbeval import __version__
 from kbeval.comparison import FALLBACK, CompareReport, Comparison, Delta, QueryComparison
-from kbeval.metrics import short_name
+from kbeval.metrics import NEITHER
 from kbeval.model import Number
+from kbeval.names import short_name
 from kbeval.overlap import SIDES
-from kbeval.render.scores import seen
 from kbeval.render.table import Cell, Column, json_text, render
 from kbeval.stats import ALPHA, BETTER, MIXED, NO_DIFFERENCE, WORSE, Significance
 from kbeval.text import counted, markdown
@@ -18,6 +18,7 @@ from kbeval.text import counted, markdown
 MOST_ROWS = 100
 # By how much rounding alone may part a difference of two numbers from the mean of differences.
 _ROUNDED = 2e-4
+_DIFFERS, _OTHER_CHUNKS = "(differs?)", "(other chunks)"
 
 Table = tuple[list[Column], list[list[Cell]]]
 
@@ -38,22 +39,44 @@ _TESTED = (
 
 def verdict_sentence(part: Comparison) -> str:
     """What the comparison says, in one line."""
-    verdict, tested = part.verdict, sum(1 for one in part.significance.values() if one.decides)
-    if verdict.metric is None:
-        why = "what was tested counts chunks, which differ" if part.significance else "there is nothing to compare"
-        return f"{NO_DIFFERENCE}: {why}"
+    verdict, tested = part.verdict, _tested(part)
+    if verdict.metric is None or verdict.evidence is None:
+        return f"{NO_DIFFERENCE}: {_why_nothing_decides(part)}"
     if verdict.answer != NO_DIFFERENCE:
         sides = [(BETTER, verdict.better), (WORSE, verdict.worse)]
         named = ", ".join(f"{side} in {_some(names)}" for side, names in sides if names)
         found = named if verdict.answer != MIXED else f"{MIXED}: {named}"
         return f"{found} (of {tested} numbers tested)" if tested > 1 else found
-    if not any(one.low or one.high for one in part.significance.values()):
+    if not any(one.changed for one in part.significance.values()):
         return f"{NO_DIFFERENCE}: no number changed for any query"
-    queries = counted(verdict.n, "query", "queries")
-    if verdict.detectable is None:
-        return f"{NO_DIFFERENCE}: {queries} {'is' if verdict.n == 1 else 'are'} too few to show any"
-    change = f"a change in {short_name(verdict.metric)} would show from about {verdict.detectable:.4f} on"
-    return f"{NO_DIFFERENCE}: with {queries} {change}"
+    return f"{NO_DIFFERENCE}: {_what_would_show(short_name(verdict.metric), verdict.evidence, tested)}"
+
+
+def _tested(part: Comparison) -> int:
+    """How many numbers the correction is for: those that decide, and of several that changed alike one."""
+    return sum(1 for one in part.significance.values() if one.decides and one.same_as is None)
+
+
+def _why_nothing_decides(part: Comparison) -> str:
+    if not part.significance:
+        return "there is nothing to compare"
+    if all(one.better == NEITHER for one in part.significance.values()):
+        return "more of what was tested is neither better nor worse"
+    return "what was tested counts chunks, which differ"
+
+
+def _what_would_show(name: str, one: Significance, tested: int) -> str:
+    queries = counted(one.n, "query", "queries")
+    if one.needed is None:
+        return f"with {tested:,} numbers tested no change in {name} can hold; name fewer with --only"
+    if one.needed > one.n:
+        return f"{queries} {'is' if one.n == 1 else 'are'} too few to show any"
+    if one.detectable is None:
+        return (
+            f"too few queries changed to tell: {one.changed:,} of {one.n:,} did in {name}, at least {one.needed} of"
+            f" {one.n:,} would have to change in one direction"
+        )
+    return f"with {queries} a change in {name} would show from about {one.detectable:.4f} on"
 
 
 def _some(names: Sequence[str], most: int = 4) -> str:
@@ -95,11 +118,15 @@ def counts_sentence(part: Comparison) -> str:
 
 def legend(part: Comparison) -> str:
     """What the words beside the numbers mean."""
-    deciding = sum(1 for one in part.significance.values() if one.decides)
-    tested = counted(deciding, "number")
-    words = f"better, worse: holds after correcting for {tested} tested · (better?), (worse?): p alone is below 0.05"
-    if deciding < len(part.significance):
-        words += " · (other chunks): counts chunks, so it does not decide between chunkers"
+    every = part.significance.values()
+    tested = counted(_tested(part), "number")
+    alike = ", of those that changed alike one" if any(one.same_as for one in every) else ""
+    words = f"better, worse: holds after correcting for {tested} tested{alike}"
+    words += " · (better?), (worse?): p alone is below 0.05"
+    if any(_says(one) == _DIFFERS for one in every):
+        words += f" · {_DIFFERS}: likewise, where neither more nor less is better"
+    if any(_says(one) == _OTHER_CHUNKS for one in every):
+        words += f" · {_OTHER_CHUNKS}: counts chunks, so it does not decide between chunkers"
     if any(map(_is_over_others, part.rows())):
         words += " · intervals are over the queries that have a number in both runs, deltas over those of each"
     return words
@@ -108,27 +135,27 @@ def legend(part: Comparison) -> str:
 def _is_over_others(row: Delta) -> bool:
     """Do the run's numbers rest on other queries than the test, so that they do not fit each other?"""
     one = row.significance
-    return one is not None and row.delta is not None and abs(row.delta - one.mean_delta) > _ROUNDED
+    return one is not None and row.exact_delta is not None and abs(row.exact_delta - one.mean_delta) > _ROUNDED
 
 
 # --- tables ------------------------------------------------------------------------------------------
 
 
 def delta_table(part: Comparison, only: Collection[str] | None = None) -> Table:
-    """One row a number, with direction, interval and whether it holds. `only`: the numbers to show."""
+    """One row per number, with direction, interval and whether it holds. `only`: the numbers to show; without it,
+    those that either run has.
+    """
     columns = [*_TESTED, Column("holds", "")]
     rows: list[list[Cell]] = []
-    every = {row.name for row in part.rows()}
     for row in part.rows():
         if only is not None and row.name not in only:
             continue
-        # A number may be called what is short for another.
-        name = row.name if short_name(row.name) in every else short_name(row.name)
         one = row.significance
         tested = [_interval(one), one.n, _p(one.p), _says(one)] if one is not None else [None, None, None, ""]
-        a, b = (seen(aggregate, row.name, value) for aggregate, value in part.sides(row))
-        delta = None if a is None or b is None else row.delta
-        rows.append([name, a, b, _signed(delta), *tested])
+        if only is None and row.a is None and row.b is None:
+            continue
+        delta = None if row.a is None or row.b is None else row.exact_delta
+        rows.append([short_name(row.name), row.a, row.b, _signed(delta), *tested])
     return columns, rows
 
 
@@ -148,13 +175,12 @@ def _p(value: float) -> str:
 
 def _says(one: Significance) -> str:
     """What holds after correction; in brackets what would hold if it had been the only number to look at."""
+    alone = bool(one.mean_delta) and one.p <= ALPHA
+    if one.better == NEITHER:
+        return _DIFFERS if alone else ""
     if not one.decides:
-        return "(other chunks)"
-    if one.direction is not None:
-        return one.direction
-    if not one.mean_delta or one.p > ALPHA:
-        return ""
-    return f"({BETTER if (one.mean_delta > 0) is one.higher_is_better else WORSE}?)"
+        return _OTHER_CHUNKS
+    return one.direction or (f"({one.leaning}?)" if alone else "")
 
 
 def query_table(found: Sequence[QueryComparison], most: int) -> Table:
@@ -193,8 +219,9 @@ def slice_table(report: CompareReport) -> Table:
             rows.append([name, None, None, None, None, None, 0, None, "", part.verdict.answer, kinds])
             continue
         one = found.significance
-        numbers: list[Cell] = [found.a, found.b, _signed(found.delta), _interval(one), one.n, _p(one.p), _says(one)]
-        rows.append([name, short_name(found.name), *numbers, part.verdict.answer, kinds])
+        numbers: list[Cell] = [found.a, found.b, _signed(found.exact_delta)]
+        tested: list[Cell] = [_interval(one), one.n, _p(one.p), _says(one)]
+        rows.append([name, short_name(found.name), *numbers, *tested, part.verdict.answer, kinds])
     return columns, rows
 
 

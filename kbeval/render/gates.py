@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xml.sax.saxutils import quoteattr
+from xml.sax.saxutils import escape, quoteattr
 
 from kbeval.gates import GateReport
 from kbeval.render.table import Cell, Column
@@ -11,7 +11,7 @@ from kbeval.text import counted, shown
 
 def gate_table(report: GateReport) -> tuple[list[Column], list[list[Cell]]]:
     """One row a gate."""
-    columns = [Column("pass", ""), Column("gate", width=60), Column("value", right=True), Column("why", width=100)]
+    columns = [Column("pass", ""), Column("gate", width=60), Column("value", right=True), Column("why", width=140)]
     return columns, [
         ["pass" if result.passed else "FAIL", str(result.gate), result.value, result.why] for result in report.results
     ]
@@ -38,7 +38,11 @@ def junit(report: GateReport) -> str:
         if result.passed:
             lines.append(f"  {case}/>")
         else:
-            lines += [f"  {case}>", f"    <failure message={_attribute(result.why)}/>", "  </testcase>"]
+            failure = f"<failure message={_attribute(result.why)}"
+            # The message names the first few, the text all of them.
+            queries = "\n".join(escape(shown(query)) for query in result.queries)
+            failure += f">{queries}</failure>" if queries else "/>"
+            lines += [f"  {case}>", f"    {failure}", "  </testcase>"]
     return "\n".join([*lines, "</testsuite>"])
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
-from kbeval.metrics import short_name
-from kbeval.model import AggregateMetrics, Number
+from kbeval.model import AggregateMetrics
+from kbeval.names import Name, short_name
 from kbeval.provenance import matched_by
 from kbeval.render.table import Cell, Column
 
@@ -46,21 +46,26 @@ FIRST_HEADLINES = {
     "anchors": ("support_recall_any_at_k.5", "support_mrr"),
     "grounded": ("answer_precision", "citation_hit_rate"),
 }
-# The system of stored numbers, by a metric that no other has.
-_SYSTEMS = {"error_rate": "anchors", "answer_precision": "grounded"}
-_IN_ORDER = [name.partition(".")[0] for name in (*COUNTS, *(name for names in HEADLINES.values() for name in names))]
+_IN_ORDER = [Name.parse(name).metric for name in (*COUNTS, *(name for names in HEADLINES.values() for name in names))]
 
 Scored = tuple[str, str | None, AggregateMetrics]
 
 
 def score_table(
-    scored: Sequence[Scored], form: str, by: str | None, own: Iterable[str] = ()
+    scored: Sequence[Scored],
+    form: str,
+    by: str | None,
+    own: Iterable[str] = (),
+    systems: Collection[str | None] = (None,),
 ) -> tuple[list[Column], list[list[Cell]]]:
-    """One row a run (and slice). `own`: numbers of the user's metrics and k values, shown to eyes too."""
+    """One row per run (and slice).
+
+    `own`: numbers of the user's metrics and k values, shown to eyes too. `systems`: those that the runs are of.
+    """
     every = list(dict.fromkeys(name for _, _, aggregate in scored for name in aggregate.numbers()))
     names = sorted(every, key=lambda name: name not in COUNTS)
     if form == "table":
-        wanted = {*COUNTS, *own}.union(*(_headlines(aggregate) for _, _, aggregate in scored))
+        wanted = {*COUNTS, *own}.union(*(HEADLINES.get(system, HEADLINES[None]) for system in systems))
         names = sorted(wanted.intersection(every), key=lambda name: (_place(name), every.index(name)))
     columns = [Column("run_id", "run", 36), *([Column(by)] if by else []), Column("matching", "match")]
     columns += [Column(name, short_name(name), right=True) for name in names]
@@ -71,46 +76,28 @@ def score_table(
     for run_id, slice_name, aggregate in scored:
         numbers = aggregate.numbers()
         first: list[Cell] = [run_id, slice_name if slice_name is not None else "(all)"] if by else [run_id]
-        first.append(matched.get(run_id))
-        values = (numbers.get(name) for name in names)
-        if form == "table":
-            values = (seen(aggregate, name, numbers.get(name)) for name in names)
-        rows.append([*first, *values])
+        rows.append([*first, matched.get(run_id), *(numbers.get(name) for name in names)])
     return columns, rows
 
 
 def _place(name: str) -> int:
     """Where a number stands: counts first, a metric's values of k side by side, what is the user's own last."""
-    metric = name.partition(".")[0]
+    metric = Name.parse(name).metric
     return _IN_ORDER.index(metric) if metric in _IN_ORDER else len(_IN_ORDER)
 
 
-def _headlines(aggregate: AggregateMetrics) -> tuple[str, ...]:
-    return HEADLINES[next((system for metric, system in _SYSTEMS.items() if metric in aggregate.extra), None)]
-
-
-def seen(aggregate: AggregateMetrics, name: str, value: Number) -> Number:
-    """To eyes, a number that was scored on no query is no number, whatever stands in for it in the JSON."""
-    if isinstance(value, int):
-        return value  # a count; none is as good as any
-    counts = aggregate.ledger.get("metrics", {}).get(name.partition(".")[0])
-    return None if counts is not None and not counts.get("scored") else value
-
-
-def number_table(aggregate: AggregateMetrics, form: str) -> tuple[list[Column], list[list[Cell]]]:
-    """One row a number, with how many queries it was scored on."""
+def number_table(aggregate: AggregateMetrics) -> tuple[list[Column], list[list[Cell]]]:
+    """One row per number, with how many queries it was scored on."""
     columns = [
         Column("metric"),
         Column("value", right=True),
         Column("scored", right=True),
         Column("not_applicable", "n/a", right=True),
     ]
-    counts = aggregate.ledger.get("metrics", {})
     rows: list[list[Cell]] = []
     for name, value in aggregate.numbers().items():
         if isinstance(value, dict | list | str):
             continue  # what a newer version wrote
-        count = counts.get(name.partition(".")[0], {})
-        shown = value if form == "csv" else seen(aggregate, name, value)
-        rows.append([name, shown, count.get("scored"), count.get("not_applicable")])
+        counts = aggregate.counts(name)
+        rows.append([name, value, counts.get("scored"), counts.get("not_applicable")])
     return columns, rows

@@ -15,7 +15,7 @@ from kbeval.columnar.parts import ALWAYS, MORE, ROW_BITS, Part, new_numbering, r
 from kbeval.engine import undisturbed
 from kbeval.golden import Golden, load_golden, unpacked
 from kbeval.locks import locked
-from kbeval.runs import Run
+from kbeval.runs import RepeatedRow, Run
 from kbeval.sources.scores import Scores, read_scores
 from kbeval.sources.sqlite import OPTIONAL, RUN_COLUMNS, TABLES
 
@@ -32,9 +32,6 @@ class ArchiveSource:
 
     Use as a context manager: while it is open, no archiving deletes what is in it.
     """
-
-    # The check costs little here.
-    rows_are_unique = False
 
     def __init__(self, path: str | os.PathLike[str], reader: duckdb.DuckDBPyConnection) -> None:
         """`reader`: a DuckDB connection that may read the folder."""
@@ -111,6 +108,29 @@ class ArchiveSource:
         """What the rows of runs are known by, as the archive says."""
         return {run_id: self._part(run_id).runs[run_id].digest for run_id in run_ids}
 
+    keeps_rows = True
+
+    def row_marks(self, earlier: Mapping[str, str]) -> dict[str, dict[str, int]]:  # noqa: ARG002  (as SqliteSource)
+        """An archive does not change."""
+        return {}
+
+    def repeated_rows(self, run_ids: Sequence[str]) -> list[RepeatedRow]:
+        """The queries that one of these runs has several rows for."""
+        paths: list[Path] = []
+        for run_id in run_ids:
+            part = self._part(run_id)
+            # What is damaged is not read for this: whoever needs it says so.
+            sound = (name for name in ("results", "rows") if part.holds([name]) and part.is_sound([name]))
+            if (name := next(sound, None)) is not None:
+                paths += part.paths(name)
+        if not paths:
+            return []
+        found = self._rows(
+            f"SELECT run_id, query_id, COUNT(*) AS n FROM (SELECT run_id, query_id FROM {reading(paths)})"
+            " GROUP BY ALL HAVING COUNT(*) > 1 ORDER BY ALL"
+        )
+        return [RepeatedRow(str(row["run_id"]), str(row["query_id"]), int(row["n"])) for row in found]
+
     def still_kept(self, earlier: Mapping[str, str]) -> set[str]:  # noqa: ARG002
         """An archive holds no earlier rows."""
         return set()
@@ -175,6 +195,7 @@ class ArchiveSource:
             "stored_places": self._rows_loader("stored_places", "FROM", facts.lacking("hit_claims")),
             "stored_anchors": self._rows_loader("stored_anchors", "FROM", facts.lacking("anchor_rows")),
             "stored_history": self._load_history,
+            "stored_samples": self._load_samples,
             **{f"stored_{table}": self._table_loader(table) for table in OPTIONAL},
             "stored_kbeval_chunk_spans": self._load_chunk_spans,
         }
@@ -229,6 +250,17 @@ class ArchiveSource:
             f" FROM {self._rows_of(run_ids)} AS r JOIN {self._table('eval_runs')} AS u ON u.run_id = r.run_id"
         )
 
+    def _load_samples(self, session: Session) -> None:
+        """The rows that `sampled_rows` names, as they stand; what is damaged is not looked into."""
+        session.need("sampled_rows")
+        run_ids = [row[0] for row in session.rows("SELECT DISTINCT run_id FROM sampled_rows ORDER BY run_id")]
+        parts = [part for part in map(self._part, run_ids) if part.holds(["rows"]) and part.is_sound(["rows"])]
+        rows = reading(path for part in parts for path in part.paths("rows")) if parts else f"({_NO_ROWS})"
+        session.execute(
+            f"CREATE VIEW stored_samples AS SELECT r.run_id, r.query_id, r.result_json FROM {rows} AS r"
+            " JOIN sampled_rows AS s ON s.run_id = r.run_id AND s.query_id = r.query_id"
+        )
+
     def result_json(self, run_id: str, query_id: str) -> str | None:
         """One stored row as it stands."""
         found = self._rows(
@@ -241,3 +273,13 @@ class ArchiveSource:
         """Every stored row of a run, in the order in which they were stored."""
         found = self._rows(f"SELECT result_json FROM {self._rows_of([run_id])} ORDER BY result_no")
         return [str(row["result_json"]) for row in found]
+
+    def chunk_details(self, chunk_ids: Sequence[str]) -> list[tuple[str, str, str | None, str | None]]:
+        """What the table `chunks` said about these: id, version, text (which is not archived) and source spans."""
+        wanted = set(chunk_ids)
+        sql = f"SELECT chunk_id, chunker_version, source_spans_json FROM {self._table('chunks')}"
+        return [
+            (str(row["chunk_id"]), str(row["chunker_version"]), None, row["source_spans_json"] or None)
+            for row in self._rows(sql)
+            if row["chunk_id"] in wanted
+        ]

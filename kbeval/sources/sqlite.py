@@ -7,6 +7,7 @@ connection here is always closed before `kbeval.store` opens the same file, and 
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +21,8 @@ from kbeval.engine import undisturbed
 from kbeval.errors import DatabaseError
 from kbeval.golden import Golden, unpacked
 from kbeval.locks import lock_holders
-from kbeval.runs import Run
+from kbeval.rowmarks import unpacked as unpacked_marks
+from kbeval.runs import RepeatedRow, Run
 from kbeval.sources.files import check_is_database, database_uri, finish_interrupted_write
 from kbeval.text import counted
 
@@ -33,7 +35,15 @@ if TYPE_CHECKING:
 BUSY_TIMEOUT_MS = 10_000
 # Rows with hits are some kilobytes each. Small batches of them stay in the processor's cache: measured
 # twice as fast as the driver's default of 1024 rows, in a third of the memory.
-WIDE = ("stored_results", "stored_places", "stored_anchors", "stored_history", "stored_texts", "rows_to_keep")
+WIDE = (
+    "stored_results",
+    "stored_places",
+    "stored_anchors",
+    "stored_history",
+    "stored_texts",
+    "stored_samples",
+    "rows_to_keep",
+)
 WIDE_BATCH_ROWS = 64
 DEFAULT_BATCH_ROWS = 1024
 
@@ -200,10 +210,37 @@ class SqliteSource:
             msg = f"{self.path}: table {table!r} has no column {missing[0]!r}; see 'kbeval demo' for the layout"
             raise DatabaseError(msg)
 
+    def repeated_rows(self, run_ids: Sequence[str]) -> list[RepeatedRow]:
+        """The queries that one of these runs has several rows for."""
+        if self._keys.get("eval_query_results") == {"run_id", "query_id"}:
+            return []
+        run_id, query_id, _ = map(_as_text, REQUIRED["eval_query_results"])
+        with self._explained():
+            found = self._rows(
+                f"SELECT run_id, query_id, COUNT(*) AS n FROM (SELECT {run_id}, {query_id} {self._rows_of(run_ids)})"
+                " GROUP BY 1, 2 HAVING COUNT(*) > 1 ORDER BY 1, 2"
+            )
+        return [RepeatedRow(str(row["run_id"]), str(row["query_id"]), int(row["n"])) for row in found]
+
     @property
-    def rows_are_unique(self) -> bool:
-        """Does the database itself promise one row for each query of a run?"""
-        return self._keys.get("eval_query_results") == {"run_id", "query_id"}
+    def keeps_rows(self) -> bool:
+        """Is there a copy of the rows that were scored, to look at once they have changed?"""
+        return self._cache is not None
+
+    def row_marks(self, earlier: Mapping[str, str]) -> dict[str, dict[str, int]]:
+        """What each row of runs was known by, where that is kept of rows with these digests."""
+        if not self._has_row_marks():
+            return {}
+        with self._explained():
+            kept = self._rows("SELECT run_id, rows, marks FROM kbeval_rows")
+        return {
+            str(row["run_id"]): marks
+            for row in kept
+            if earlier.get(str(row["run_id"])) == row["rows"] and (marks := unpacked_marks(str(row["marks"])))
+        }
+
+    def _has_row_marks(self) -> bool:
+        return bool(self._rows("SELECT 1 AS n FROM sqlite_master WHERE type = 'table' AND name = 'kbeval_rows'"))
 
     def runs(self) -> list[Run]:
         """Every run, oldest first."""
@@ -268,6 +305,22 @@ class SqliteSource:
                 f" WHERE run_id = {_literal(run_id)} ORDER BY {self._row_number()}"
             )
         return [str(row["result_json"]) for row in found]
+
+    def chunk_details(self, chunk_ids: Sequence[str]) -> list[tuple[str, str, str | None, str | None]]:
+        """What the table `chunks` says about these: id, version, text and source spans; a text where it has one."""
+        if "chunks" not in self.columns:
+            return []
+        wanted = ", ".join(map(_literal, sorted(set(chunk_ids)))) or "NULL"
+        text = _as_text("text") if "text" in self.columns["chunks"] else "'' AS text"
+        with self._explained():
+            found = self._rows(
+                f"SELECT {_as_text('chunk_id')}, {_as_text('chunker_version')}, {text}, {_as_text('source_spans_json')}"
+                f" FROM chunks WHERE chunk_id IN ({wanted})"
+            )
+        return [
+            (row["chunk_id"], row["chunker_version"], row["text"] or None, row["source_spans_json"] or None)
+            for row in found
+        ]
 
     # --- rows, or what is kept of them ---------------------------------------------------------------
 
@@ -370,6 +423,7 @@ class SqliteSource:
             selects[f"stored_{table}"] = self._table_sql(table)
         found = {name: self._loader(name, sql) for name, sql in selects.items()}
         found["stored_history"] = self._load_history
+        found["stored_samples"] = self._load_samples
         return found
 
     def _table_sql(self, table: str) -> str:
@@ -381,6 +435,16 @@ class SqliteSource:
             found = next((sql for name, sql in sources.items() if name in self.columns[table]), "''")
             names.append(_as_text(found, column))
         return f"SELECT {', '.join(names)} FROM {table}"
+
+    def _load_samples(self, session: Session) -> None:
+        """The rows that `sampled_rows` names, as they stand."""
+        session.need("sampled_rows")
+        wanted = json.dumps(session.rows("SELECT run_id, query_id FROM sampled_rows"))
+        self._loader(
+            "stored_samples",
+            f"SELECT {self._row_columns()} FROM json_each({_literal(wanted)}) AS w CROSS JOIN eval_query_results"
+            " WHERE run_id = json_extract(w.value, '$[0]') AND query_id = json_extract(w.value, '$[1]')",
+        )(session)
 
     def _load_history(self, session: Session) -> None:
         """The rows of all runs, to look for chunks that nothing else knows; none, where there are no such chunks."""

@@ -44,7 +44,7 @@ _NO_KNOWLEDGE = {
 class TraceSource:
     """A trace that a session holds as the facts of one run, beside no knowledge base."""
 
-    rows_are_unique = True
+    keeps_rows = True
 
     def __init__(self) -> None:
         config = ImportedRun(RUN_ID, "grounded", "grounded", {}, (), "").config_json
@@ -65,6 +65,10 @@ class TraceSource:
     def result_json(self, run_id: str, query_id: str) -> str | None:  # noqa: ARG002
         """There are no stored rows."""
         return None
+
+    def chunk_details(self, chunk_ids: Sequence[str]) -> list[tuple[str, str, str | None, str | None]]:  # noqa: ARG002
+        """There is no knowledge base."""
+        return []
 
     def loaders(self) -> dict[str, Loader]:
         """How the session gets the facts, and the tables that there are not."""
@@ -129,8 +133,9 @@ def _is_right(trace: dict[str, Any]) -> bool:
 
 
 def _has_text(trace: dict[str, Any], answer: dict[str, Any]) -> bool:
+    ids = [trace[name] for name in ("qid", "q_id") if trace.get(name, "NULL") != "NULL"]
     return (
-        trace["qid"] == "VARCHAR"
+        set(ids) == {"VARCHAR"}
         and is_list_of_text(trace.get("retrieved_ids"))
         and answer.get("claim", "VARCHAR") == "VARCHAR"
         and is_list_of_text(answer.get("citations"))

@@ -1,12 +1,18 @@
 -- anchor_rows: what rows of the anchor-labelled system hold beside hits and answer, opened once.
--- columns: result_no, hits, reference_list, folders, total_ms, judge_groundedness, judge_correctness, judge_tokens,
+-- columns: result_no, hits, reference_list, folders (those that the system chose), folder_mode (null: the row does not
+--          say), total_ms, judge_groundedness, judge_correctness, judge_tokens,
 --          judge_cost_usd
 -- kind: table
 SELECT
     r.result_no,
     a.hits_top_k                               AS hits,
     a."references"                             AS reference_list,
-    chosen_folders(COALESCE(NULLIF(a.folder_selection, 'null'), a.debug.folder_selection)) AS folders,
+    -- At the top of the row, or under debug: the first that names any.
+    CASE WHEN len(chosen_folders(a.folder_selection)) > 0
+         THEN chosen_folders(a.folder_selection)
+         ELSE chosen_folders(a.debug.folder_selection)
+    END                                        AS folders,
+    NULLIF(a.config.folder_mode, '')           AS folder_mode,
     json_number(a.latency.total_ms)            AS total_ms,
     json_number(a.groundedness.score)          AS judge_groundedness,
     json_number(a.correctness.score)           AS judge_correctness,
@@ -19,10 +25,11 @@ FROM (
         TRY(from_json(CAST(result_json AS VARCHAR), '{
             "hits_top_k": [{
                 "rel_path": "VARCHAR", "doc_path": "VARCHAR", "heading_path": "JSON",
-                "text": "VARCHAR", "snippet": "VARCHAR"
+                "text": "VARCHAR", "snippet": "VARCHAR", "vault": "VARCHAR"
             }],
-            "references": [{"rel_path": "VARCHAR", "heading_path": "JSON"}],
+            "references": [{"rel_path": "VARCHAR", "heading_path": "JSON", "vault": "VARCHAR"}],
             "folder_selection": "JSON",
+            "config": {"folder_mode": "VARCHAR"},
             "debug": {"folder_selection": "JSON"},
             "latency": {"total_ms": "JSON"},
             "groundedness": {"score": "JSON"},

@@ -2,16 +2,19 @@
 -- columns: result_no, position, path, headings (canonical), text (as it is compared),
 --          is_cut (the stored text is not the whole: what it lacks may be in the rest)
 -- kind: table
+--
+-- Stored texts are cut at 200 characters, with three dots behind them. A text that was not kept at all is cut, too.
 SELECT
     result_no,
     position,
-    COALESCE(hit.rel_path, hit.doc_path)                                   AS path,
-    canonical_headings(hit.heading_path)                                   AS headings,
-    folded(COALESCE(hit.text, hit.snippet, ''))                            AS text,
-    COALESCE(hit.text, hit.snippet) IS NULL
-        OR (ends_with(COALESCE(hit.text, hit.snippet), '...')
-            AND length(COALESCE(hit.text, hit.snippet)) BETWEEN 200 AND 203) AS is_cut
+    COALESCE(hit.rel_path, hit.doc_path) AS path,
+    canonical_headings(hit.heading_path) AS headings,
+    folded(COALESCE(text, ''))           AS text,
+    text IS NULL OR (ends_with(text, '...') AND length(text) BETWEEN 200 AND 203) AS is_cut
 FROM (
-    SELECT result_no, UNNEST(range(1, len(hits) + 1)) AS position, UNNEST(hits) AS hit
-    FROM anchor_rows
+    SELECT result_no, position, hit, COALESCE(kept_text(hit.text), kept_text(hit.snippet)) AS text
+    FROM (
+        SELECT result_no, UNNEST(range(1, len(hits) + 1)) AS position, UNNEST(hits) AS hit
+        FROM anchor_rows
+    )
 )

@@ -22,7 +22,7 @@ SELECT
             THEN 'hits_top_k is not a list'
         WHEN NOT json_is_number(r.elapsed_ms)
             THEN 'elapsed_ms is not a number'
-        WHEN NOT json_is_bool(r.abstained)
+        WHEN NOT json_is_bool(r.abstained) OR said_abstained(r) NOT IN ('true', 'false')
             THEN 'abstained is not true or false'
         WHEN r.answer.answer IS NULL AND r.answer.grounded IS NULL
          AND json_type(result_json, '$.answer') NOT IN ('NULL', 'OBJECT')
@@ -47,6 +47,8 @@ FROM (
             "elapsed_ms": "JSON",
             "error": "VARCHAR",
             "abstained": "JSON",
+            "abstention": "JSON",
+            "tokens": "JSON", "usage": "JSON", "cost": "JSON", "cost_usd": "JSON",
             "hits_top_k": [{
                 "rank": "JSON", "chunk_id": "VARCHAR", "doc_id": "VARCHAR", "score": "DOUBLE",
                 "chunker_version": "VARCHAR", "token_count": "DOUBLE"

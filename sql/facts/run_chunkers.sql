@@ -2,7 +2,8 @@
 -- agree; else as the tables say about the chunks that its hits name, where those agree.
 -- columns: run_id, chunker_version (null: not known), version_source ('config', 'hits', 'tables'; null: not known),
 --          policy_hash (null: not known), is_current (the table `chunks` holds the chunks of this version, and most of
---          those that the run's hits name)
+--          those that the run's hits name), is_earlier (it holds chunks of this version, and most of those that the
+--          hits name were in it once and are not any more)
 -- kind: table
 WITH named AS (
     SELECT DISTINCT r.run_id, h.chunk_id, h.chunker_version
@@ -72,11 +73,19 @@ current_versions AS (
     SELECT DISTINCT chunker_version FROM chunks
 ),
 
+earlier_chunks AS (
+    SELECT chunk_id, chunker_version
+    FROM indexed_places
+    GROUP BY chunk_id, chunker_version
+    HAVING MAX(CASE WHEN is_in_table THEN 1 ELSE 0 END) = 0
+),
+
 found AS (
-    SELECT v.run_id, COUNT(*) AS n_chunks, COUNT(t.chunk_id) AS n_current
+    SELECT v.run_id, COUNT(*) AS n_chunks, COUNT(t.chunk_id) AS n_current, COUNT(e.chunk_id) AS n_earlier
     FROM versions AS v
     JOIN named_chunks AS c ON c.run_id = v.run_id
     LEFT JOIN current_chunks AS t ON t.chunk_id = c.chunk_id AND t.chunker_version = v.chunker_version
+    LEFT JOIN earlier_chunks AS e ON e.chunk_id = c.chunk_id AND e.chunker_version = v.chunker_version
     GROUP BY v.run_id
 )
 
@@ -85,7 +94,8 @@ SELECT
     v.chunker_version,
     v.version_source,
     COALESCE(v.policy_hash, CASE WHEN p.n = 1 THEN NULLIF(p.policy_hash, '') END)           AS policy_hash,
-    w.chunker_version IS NOT NULL AND COALESCE(2 * f.n_current >= f.n_chunks, true)         AS is_current
+    w.chunker_version IS NOT NULL AND COALESCE(2 * f.n_current >= f.n_chunks, true)         AS is_current,
+    w.chunker_version IS NOT NULL AND COALESCE(2 * f.n_earlier > f.n_chunks, false)         AS is_earlier
 FROM versions AS v
 LEFT JOIN policies AS p ON p.run_id = v.run_id
 LEFT JOIN found AS f ON f.run_id = v.run_id

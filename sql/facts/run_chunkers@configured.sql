@@ -6,5 +6,6 @@ SELECT
     u.chunker_version,
     'config'      AS version_source,
     u.policy_hash AS policy_hash,
-    u.chunker_version IN (SELECT chunker_version FROM chunks) AS is_current
+    u.chunker_version IN (SELECT chunker_version FROM chunks) AS is_current,
+    false         AS is_earlier
 FROM runs AS u

@@ -1,7 +1,29 @@
--- searched_folders: the folders that the system chose to search; none where the row does not say.
+-- searched_folders: the folders that the system chose to search, in every spelling that names them; none where the row
+-- does not say.
 -- columns: result_no, prefix (what the path of everything in the folder begins with)
 -- kind: table
-SELECT
-    result_no,
-    CASE WHEN trim(folder, './') = '' THEN '' ELSE trim(folder, '/') || '/' END AS prefix
-FROM (SELECT result_no, UNNEST(folders) AS folder FROM anchor_rows)
+--
+-- Folders may be named with their vault and paths without, or the other way round. What is a vault: see vault_names.
+SELECT DISTINCT result_no, CASE WHEN folder = '' THEN '' ELSE folder || '/' END AS prefix
+FROM (
+    SELECT result_no, folder
+    FROM row_folders
+
+    UNION ALL
+    SELECT f.result_no, substr(f.folder, length(v.vault) + 2)
+    FROM row_folders AS f
+    JOIN vault_names AS v ON v.result_no = f.result_no AND starts_with(f.folder, v.vault || '/')
+
+    -- A vault as a whole, unless a folder has the same name.
+    UNION ALL
+    SELECT f.result_no, ''
+    FROM row_folders AS f
+    JOIN vault_names AS v ON v.result_no = f.result_no AND v.vault = f.folder
+    WHERE v.is_named AND NOT v.is_folder
+
+    UNION ALL
+    SELECT f.result_no, v.vault || '/' || f.folder
+    FROM row_folders AS f
+    JOIN vault_names AS v ON v.result_no = f.result_no
+    WHERE v.is_named AND f.folder <> ''
+)

@@ -7,11 +7,12 @@
 --   is_counted             false: it has no row, and missing queries are not to count as zero
 --   is_golden              the golden file has it; the columns from should_refuse on are empty where not
 --   failed, elapsed_ms     the row holds an error; how long it took
+--   tokens, cost_usd       what answering took; null where the row does not say
 --   timed_out              the error is a timeout
 --   n_hits                 hits that came back
 --   has_answer, grounded, refused
 --   flagged                the row says itself whether the system abstained or was grounded
---   is_empty               no error, and no text in the answer
+--   is_empty               no error, no text in the answer, and the row does not say that the system refused
 --   n_citations, n_citations_resolved, chunks_known (false: there is nothing to resolve them against)
 --   should_refuse          true, false, or null where the labels do not say
 --   n_expected_chunks (expected_spans, where a query names no chunk; 0 where they cannot be matched), n_expected_docs
@@ -31,11 +32,11 @@
 WITH asked AS (
     SELECT
         result_no, run_id, query_id, true AS in_run, error, failed, elapsed_ms, n_hits, has_answer, grounded, refused,
-        flagged, is_empty
+        flagged, is_empty, tokens, cost_usd
     FROM results
 
     UNION ALL
-    SELECT result_no, run_id, query_id, false, NULL, false, NULL, 0, false, NULL, NULL, false, false
+    SELECT result_no, run_id, query_id, false, NULL, false, NULL, 0, false, NULL, NULL, false, false, NULL, NULL
     FROM missing_queries
 ),
 
@@ -53,6 +54,8 @@ SELECT
     q.query_id IS NOT NULL              AS is_golden,
     a.failed,
     COALESCE(n.total_ms, a.elapsed_ms)  AS elapsed_ms,
+    a.tokens,
+    a.cost_usd,
     COALESCE(LOWER(a.error) LIKE '%timeout%' OR LOWER(a.error) LIKE '%timed out%', false) AS timed_out,
     a.n_hits,
     a.has_answer,

@@ -5,9 +5,7 @@
 -- A hit that says neither its tokens nor a chunk of which the tables know them has a quarter of its characters. Sums of
 -- fixed-point numbers are the same in any order.
 WITH sized AS (
-    SELECT
-        h.result_no,
-        CAST(LEAST(COALESCE(h.tokens, t.characters / CAST(4 AS DOUBLE)), 1000000000000) AS DECIMAL(18, 2)) AS tokens
+    SELECT h.result_no, COALESCE(h.tokens, t.characters / CAST(4 AS DOUBLE)) AS tokens
     FROM read_hits AS h
     LEFT JOIN hit_texts AS t ON t.result_no = h.result_no AND t.position = h.position
 ),
@@ -16,7 +14,7 @@ totals AS (
     SELECT
         result_no,
         COUNT(*) = COUNT(tokens) AS sizes_known,
-        SUM(tokens)              AS tokens
+        SUM(CASE WHEN tokens IS NOT NULL THEN CAST(LEAST(tokens, 1000000000000) AS DECIMAL(18, 2)) END) AS tokens
     FROM sized
     GROUP BY result_no
 ),

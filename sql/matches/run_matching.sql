@@ -1,16 +1,17 @@
 -- run_matching: how the hits of each run are matched with expected chunks, and why.
--- columns: run_id, chunker_version, version_source, policy_hash, is_current (as in run_chunkers), n_expected (labels that
+-- columns: run_id, chunker_version, version_source, policy_hash, is_current, is_earlier (as in run_chunkers), n_expected (labels that
 --          name a chunk), n_foreign (those that are chunks of another chunker or of another index), owner (a chunker
 --          version that such a chunk is of, or null), matching ('exact': by id, 'span': by document and span)
 -- kind: table
 --
 -- An expected chunk is a run's own when a place of that id is known under the run's version and policy (in the table as
--- it is now, where the run was made with that), and the label means that place. It is foreign when it is known, and not as
+-- it is now where the run was made with that, and not only there where the run was made with an earlier one), and the
+-- label means that place. It is foreign when it is known, and not as
 -- the run's own; or when the table holds the run's chunks and it is not among them. Where nothing is known, nothing is
 -- said. By id such a run cannot hit foreign chunks: where most are, spans decide. Runs that are compared are matched
 -- the same way.
 WITH generations AS (
-    SELECT DISTINCT chunker_version, policy_hash, is_current
+    SELECT DISTINCT chunker_version, policy_hash, is_current, is_earlier
     FROM run_chunkers
     WHERE chunker_version IS NOT NULL
 ),
@@ -20,6 +21,7 @@ judged AS (
         g.chunker_version,
         g.policy_hash,
         g.is_current,
+        g.is_earlier,
         e.query_id,
         e.chunk_id,
         MAX(
@@ -27,6 +29,7 @@ judged AS (
                 WHEN k.chunk_id IS NULL OR k.chunker_version <> g.chunker_version              THEN 0
                 WHEN k.policy_hash <> '' AND k.policy_hash <> COALESCE(g.policy_hash, k.policy_hash) THEN 0
                 WHEN g.is_current AND NOT k.is_in_table                                        THEN 0
+                WHEN g.is_earlier AND k.is_in_table                                            THEN 0
                 WHEN t.chunk_id IS NULL                                                        THEN 1
                 WHEN t.chunker_version = k.chunker_version AND t.policy_hash = k.policy_hash   THEN 1
                 WHEN t.spans_text = k.spans_text                                               THEN 1
@@ -43,7 +46,7 @@ judged AS (
     CROSS JOIN expected_chunks AS e
     LEFT JOIN label_versions AS k ON k.chunk_id = e.chunk_id
     LEFT JOIN label_places AS t ON t.chunk_id = e.chunk_id
-    GROUP BY g.chunker_version, g.policy_hash, g.is_current, e.query_id, e.chunk_id
+    GROUP BY g.chunker_version, g.policy_hash, g.is_current, g.is_earlier, e.query_id, e.chunk_id
 ),
 
 foreign_labels AS (
@@ -51,11 +54,12 @@ foreign_labels AS (
         chunker_version,
         policy_hash,
         is_current,
+        is_earlier,
         COUNT(*)                                                                            AS n_expected,
         COUNT(CASE WHEN is_own = 0 AND (known_id IS NOT NULL OR is_current) THEN 1 END)     AS n_foreign,
         MAX(CASE WHEN is_own = 0 THEN owner END)                                            AS owner
     FROM judged
-    GROUP BY chunker_version, policy_hash, is_current
+    GROUP BY chunker_version, policy_hash, is_current, is_earlier
 ),
 
 counted AS (
@@ -65,6 +69,7 @@ counted AS (
         c.version_source,
         c.policy_hash,
         c.is_current,
+        c.is_earlier,
         COALESCE(f.n_expected, 0)                 AS n_expected,
         COALESCE(f.n_foreign, 0)                  AS n_foreign,
         f.owner,
@@ -74,6 +79,7 @@ counted AS (
         ON  f.chunker_version = c.chunker_version
         AND f.policy_hash IS NOT DISTINCT FROM c.policy_hash
         AND f.is_current = c.is_current
+        AND f.is_earlier = c.is_earlier
 ),
 
 company AS (
@@ -89,6 +95,7 @@ SELECT
     c.version_source,
     c.policy_hash,
     c.is_current,
+    c.is_earlier,
     c.n_expected,
     c.n_foreign,
     c.owner,

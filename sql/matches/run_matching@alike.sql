@@ -7,6 +7,7 @@ SELECT
     CASE WHEN u.chunker_version IS NOT NULL THEN 'config' END AS version_source,
     u.policy_hash,
     true                                                      AS is_current,
+    false                                                     AS is_earlier,
     0                                                         AS n_expected,
     0                                                         AS n_foreign,
     CAST(NULL AS STRING)                                      AS owner,

@@ -1,5 +1,6 @@
 -- support_hits: which hit is which support: same file, below its heading, with words of it.
--- columns: result_no, position, rank, chunk_id, support_no, is_verified (false: the stored text was cut short)
+-- columns: result_no, position, rank, chunk_id, support_no, is_verified (false: the stored text was cut
+--          short, or not kept)
 -- kind: table
 WITH near AS (
     SELECT

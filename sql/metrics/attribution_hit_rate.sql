@@ -1,4 +1,4 @@
--- attribution_hit_rate: does the answer refer to a gold support?
+-- attribution_hit_rate: does the answer refer to a gold support? An empty answer is one, and does not.
 -- labels: gold_supports
 -- grain: answered
 -- over:  n_supports > 0 AND COALESCE(NOT should_refuse, true) AND (has_answer OR has_references)

@@ -1,5 +1,4 @@
 -- error_rate: how often did the system fail?
--- system: anchors
 -- grain: answered
 -- over:  in_run
 -- better: lower

@@ -1,4 +1,4 @@
--- scope_miss_rate: how often did no support lie in a folder that the system chose to search?
+-- scope_miss_rate: how often did no support lie in a folder that the system chose to search, where it was to choose?
 -- labels: gold_supports
 -- grain: answered
 -- over:  n_supports > 0 AND names_folders

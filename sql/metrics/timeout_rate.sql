@@ -1,5 +1,4 @@
 -- timeout_rate: how often did it not answer in time?
--- system: anchors
 -- grain: answered
 -- over:  in_run
 -- better: lower

@@ -2,5 +2,6 @@
 -- grain: answered
 -- over:  in_run
 -- agg:   count
+-- better: neither
 -- none:  0
 MAX(1)

@@ -3,7 +3,7 @@
 --          the line), has_nul (it holds a character that no text should)
 -- kind: table
 SELECT
-    COALESCE(g.id, g.qid)                            AS id,
+    COALESCE(g.id, g.qid, g.q_id)                    AS id,
     COALESCE(g.query, g.question)                    AS query,
     CASE CAST(g.answerable AS VARCHAR) WHEN 'true' THEN true WHEN 'false' THEN false END AS answerable,
     COALESCE(g.expected_chunk_ids, g.gold_citations) AS chunks,
@@ -15,7 +15,7 @@ FROM (
     SELECT
         line,
         from_json(line, '{
-            "id": "VARCHAR", "qid": "VARCHAR",
+            "id": "VARCHAR", "qid": "VARCHAR", "q_id": "VARCHAR",
             "query": "VARCHAR", "question": "VARCHAR",
             "answerable": "JSON",
             "expected_chunk_ids": ["VARCHAR"], "gold_citations": ["VARCHAR"],

@@ -12,5 +12,7 @@ SELECT
     NOT is_refusal              AS grounded,
     is_refusal                  AS refused,
     true                        AS flagged,
-    CASE WHEN length(claim) > 99 THEN false ELSE trim(COALESCE(claim, ''), E' \t\r\n') = '' END AS is_empty
+    CASE WHEN length(claim) > 99 THEN false ELSE trim(COALESCE(claim, ''), E' \t\r\n') = '' END AS is_empty,
+    CAST(NULL AS DOUBLE)        AS tokens,
+    CAST(NULL AS DOUBLE)        AS cost_usd
 FROM traces

@@ -1,9 +1,9 @@
--- traces_with_gaps: as traces, where not every line has every field; takes twice as long.
+-- traces_with_gaps: as traces, where not every line has every field, or its id is called q_id; takes twice as long.
 -- columns: query_id, claim, retrieved, cited (null where the line does not say), is_refusal, is_odd (a field is written
 --          twice or not of its shape, or it holds a character that no text should)
 -- kind: table
 SELECT
-    t.qid                           AS query_id,
+    COALESCE(NULLIF(t.qid, ''), t.q_id) AS query_id,
     t.answer_json.claim             AS claim,
     t.retrieved_ids                 AS retrieved,
     t.answer_json.citations         AS cited,
@@ -24,6 +24,7 @@ FROM (
         COALESCE(json_keys(line, '$.answer_json'), []) AS answer_names,
         from_json(line, '{
             "qid": "VARCHAR",
+            "q_id": "VARCHAR",
             "retrieved_ids": ["VARCHAR"],
             "answer_json": {"claim": "VARCHAR", "citations": ["VARCHAR"]}
         }')                                            AS t

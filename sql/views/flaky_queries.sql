@@ -1,9 +1,12 @@
--- flaky_queries: queries that are found in one run of a suite and missed in the next that asks them. A failed query is
--- a miss; a run that did not ask says nothing, and neither do chunk ids about runs of different chunkers.
+-- flaky_queries: queries that went both ways between the runs of a suite: hit→miss→hit, or miss→hit→miss. A query that was
+-- won once, or lost once, and stayed so is not flaky; see `regressions`.
 -- columns: suite, query_id, query, n_runs (that asked it), n_hits (that found it), n_failed, n_flips, n_lost (hit→miss),
---          n_won (miss→hit)
+--          n_won (miss→hit); of the last two there is at least one each
 -- kind: view
 -- example: SELECT query_id, query, n_flips, n_hits, n_runs FROM flaky_queries ORDER BY n_flips DESC, suite, query_id LIMIT 10
+--
+-- A flip is between a run and the next one of the suite that asked the query. A failed query is a miss; a run that did not
+-- ask says nothing, and neither do chunk ids about runs of different chunkers.
 WITH seen AS (
     SELECT
         o.suite,
@@ -43,4 +46,4 @@ SELECT
     c.n_won
 FROM counts AS c
 LEFT JOIN queries AS q ON q.query_id = c.query_id
-WHERE c.n_lost + c.n_won > 0
+WHERE c.n_lost > 0 AND c.n_won > 0

@@ -1,6 +1,7 @@
 -- metric_trend: how each stored number went from run to run of a suite.
--- columns: suite, metric, k (null: the metric has none), run_id, created_at, value, previous_run_id (the last one before
---          it that has stored numbers), previous_value, change, scored (queries that the value is over),
+-- columns: suite, metric, k (null: the metric has none), run_id, created_at, value (null: scored on no query),
+--          previous_run_id (the last one before it that has stored numbers), previous_value, change (null: one of the
+--          two has no value), scored (queries that the value is over),
 --          definitions_changed, labels_changed, matching_changed (since that run, so that the numbers mean something
 --          else; null: not known)
 -- kind: view

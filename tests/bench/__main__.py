@@ -22,7 +22,7 @@ from kbeval.aggregates import aggregate_runs, run_totals
 from kbeval.engine import DEFAULT_MEMORY_LIMIT, Session
 from kbeval.render.table import Column, render
 from kbeval.scoring import open_scoring
-from tests.bench import plain_scorer
+from tests.bench import chunkers, plain_scorer
 from tests.bench.data import make_database, make_history
 from tests.bench.traces import make_traces
 
@@ -38,6 +38,7 @@ def main() -> None:
         grounded(folder)
         history(folder)
         kernel(folder)
+        chunkers.report_on(folder / "chunkers")
 
 
 # --- end to end: a process that reads the database, scores it and stores the numbers --------------------

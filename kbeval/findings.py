@@ -1,0 +1,57 @@
+"""What `kbeval check` can find: a short stable code for each kind of finding, and one line about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from kbeval.errors import UsageError
+
+CODES = {
+    "unreadable-row": "stored rows that cannot be read",
+    "repeated-row": "runs with several rows for one query",
+    "rows-without-hits": "runs in which no row has the field hits_top_k",
+    "misnamed-field": "fields of rows, hits and answers that look like one that kbeval reads, under another name",
+    "hits-without-id": "hits that name no chunk, no document and no known path",
+    "guessed-chunker": "runs whose chunker version had to be guessed, or is unknown, where there are several",
+    "unknown-chunks": "expected chunks that nothing knows",
+    "earlier-chunks": "expected chunks of an earlier chunker or index (a note, unless ids alone decide)",
+    "unplaced-chunks": "expected chunks that are not in the index, and of which it is not known where they stood",
+    "foreign-run": "runs made with other chunks than the labels (a note, unless ids alone decide)",
+    "reused-ids": "expected chunk ids that stood for different text in different versions of the index",
+    "axis-mismatch": "expected_spans by a kind of position that neither hits nor chunks use",
+    "unknown-docs": "expected documents that nothing knows",
+    "unknown-field": "fields of the golden file that are ignored",
+    "unlabelled": "golden queries without labels",
+    "row-without-query": "rows whose query is not in the golden file",
+    "query-without-row": "golden queries that a run has no row for",
+    "repeated-hit": "rankings that hold a chunk more than once",
+    "rank-gap": "rankings with gaps",
+    "group-mismatch": "queries of one group that expect different documents",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One kind of finding: how often, where for example, and what to do about it."""
+
+    code: str
+    kind: str
+    count: int
+    examples: tuple[str, ...]
+    advice: str
+    # Worth knowing, and nothing need be done: it does not fail the check.
+    is_note: bool = False
+
+
+def known_codes(codes: Iterable[str], origin: str) -> frozenset[str]:
+    """Codes as somebody wrote them. Raises UsageError where one is unknown; `origin` says where it is written."""
+    from kbeval.text import did_you_mean
+
+    found = frozenset(codes)
+    for code in sorted(found):
+        if code not in CODES:
+            hint = did_you_mean(code, CODES) or "; 'kbeval check --codes' lists them"
+            msg = f"{origin}: there is no finding {code!r}{hint}"
+            raise UsageError(msg)
+    return found

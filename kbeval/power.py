@@ -1,0 +1,250 @@
+"""How large would a difference have to be to be found? The size at which kbeval's own tests hold in 80 % of trials.
+
+*The model.* Another trial draws as many queries anew. Each changes with the rate at which queries changed here, by an
+amount drawn from the changes that were seen here, whatever their direction; and a share q of the changes goes one
+way. The true mean difference is then rate × mean amount × (2q - 1). The smallest detectable one belongs to the q at
+which the test holds in that direction four times out of five. Where even q = 1 does not suffice, because too few
+queries change, the rate is raised instead, with all changes in one direction.
+
+*The test* is the one that is used: McNemar's mid-p where a metric is 0 or 1, flipped signs elsewhere, at the level
+that Holm's correction asks of the smallest p (0.05 / numbers tested), which is enough whatever the other numbers say.
+
+Where all changes are of one size the power is that of the binomial test, computed exactly. Elsewhere the critical
+value depends on the sizes: for few changes it is found by flipping signs, for many by a normal approximation with a
+correction for heavy tails. All draws are seeded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+POWER = 0.8
+MCNEMAR, SIGN_FLIP = "mcnemar", "sign-flip"
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_SEED = 1
+_NEVER = 1e-6
+# Up to this many changes the binomial test is computed term by term.
+_TERMS = 400
+# Changes of several sizes: up to this many signs are flipped, all of them up to _EVERY_SIGN changes.
+_FLIPPED = 120
+_EVERY_SIGN = 11
+_FLIPS = 1000
+_TRIALS = 250
+_THROWS = 4
+_FEWEST_BEYOND = 3
+_FINEST_LEVEL = 0.0005
+_SIZES = 64
+_COUNTS = 200
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A test and the level that its p must reach. `resamples`: how many flips it draws where it cannot try all."""
+
+    test: str
+    level: float
+    resamples: int
+
+    @property
+    def fewest(self) -> int | None:
+        """So many queries must change, all in one direction, before the test can hold; None: no number is enough."""
+        if self.test == SIGN_FLIP and self.level * (self.resamples + 1) < 1:
+            return None  # the smallest p that so few flips can give is larger
+        return math.ceil(math.log2((1 if self.test == MCNEMAR else 2) / self.level))
+
+
+def detectable(sizes: Ints, counts: Ints, n: int, rule: Rule) -> float | None:
+    """The smallest mean difference that n queries would show, in the unit of `sizes`: how far queries changed, and
+    how many by each. None where so few changed that no test could hold.
+    """
+    changed, fewest = int(counts.sum()), rule.fewest
+    if fewest is None or changed < fewest:
+        return None
+    rate = changed / n
+    amount = float(sizes @ counts) / changed
+    if _at_least(fewest, n, rate) < POWER:
+        return _crossing(lambda raised: _at_least(fewest, n, raised), rate, 1.0) * amount
+    if rule.test == MCNEMAR or len(sizes) == 1:
+        share = _share_of_equal_changes(n, rate, rule)
+    elif changed <= _FLIPPED and rule.level >= _FINEST_LEVEL:
+        share = _share_by_flipping(sizes / sizes.max(), counts / changed, (n, rate), rule.level)
+    else:
+        share = _share_of_many_changes(sizes / sizes.max(), counts, n, rule.level)
+    return rate * amount * (2 * share - 1)
+
+
+def _crossing(power: Callable[[float], float], low: float, high: float) -> float:
+    """Where a power that grows reaches what is asked for."""
+    for _ in range(24):
+        middle = (low + high) / 2
+        low, high = (middle, high) if power(middle) < POWER else (low, middle)
+    return high
+
+
+# --- how many queries change -------------------------------------------------------------------------
+
+
+def _at_least(fewest: int, n: int, rate: float) -> float:
+    """How probable is it that so many of n queries change?"""
+    if rate >= 1:
+        return 1.0
+    logs = _logs_of_choices(n, np.arange(min(fewest, n + 1)))
+    few = np.arange(len(logs))
+    return 1 - math.fsum(np.exp(logs + few * math.log(rate) + (n - few) * math.log1p(-rate)).tolist())
+
+
+def _logs_of_choices(n: int, few: Ints) -> Floats:
+    """Logarithms of n over 0, 1, 2, …"""
+    steps = few[1:]
+    return np.concatenate(([0.0], np.cumsum(np.log(n - steps + 1) - np.log(steps))))
+
+
+def _changes(n: int, rate: float) -> tuple[Ints, Floats]:
+    """The numbers of changes that are to be expected, and how probable each is."""
+    if rate >= 1:
+        return np.full(1, n), np.ones(1)
+    mean, reach = n * rate, 6 * math.sqrt(n * rate * (1 - rate)) + 6
+    low, high = max(0, math.floor(mean - reach)), min(n, math.ceil(mean + reach))
+    steps = np.arange(low + 1, high + 1)
+    ratios = np.log((n - steps + 1) / steps) + (math.log(rate) - math.log1p(-rate))
+    logs = np.concatenate(([0.0], np.cumsum(ratios)))
+    chances = np.exp(logs - logs.max())
+    chances /= chances.sum()
+    matter = chances > _NEVER
+    return np.arange(low, high + 1)[matter], chances[matter]
+
+
+# --- changes of one size -----------------------------------------------------------------------------
+
+
+def _share_of_equal_changes(n: int, rate: float, rule: Rule) -> float:
+    changes, chances = _changes(n, rate)
+    power = _exact_power if changes[-1] <= _TERMS else _nearly_exact_power
+    return _crossing(power(changes, chances, rule), 0.5, 1.0)
+
+
+def _exact_power(changes: Ints, weights: Floats, rule: Rule) -> Callable[[float], float]:
+    factorials = _logs_of_factorials()
+    changed, other_way = changes[:, None], np.arange(changes[-1] // 2 + 1)[None, :]
+    is_side = 2 * other_way <= changed
+    rest = np.where(is_side, changed - other_way, 0)
+    logs = np.where(is_side, factorials[changed] - factorials[other_way] - factorials[rest], -np.inf)
+    chances = np.exp(logs - changed * math.log(2))
+    p = 2 * np.cumsum(chances, axis=1) - (chances if rule.test == MCNEMAR else 0)
+    rejects = (p <= rule.level) & is_side
+    logs = np.where(rejects, logs, -np.inf)
+
+    def power(share: float) -> float:
+        less = math.log1p(-share) if share < 1 else -1e9
+        return float(weights @ np.exp(logs + rest * math.log(share) + other_way * less).sum(axis=1))
+
+    return power
+
+
+@cache
+def _logs_of_factorials() -> Floats:
+    return np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, _TERMS + 1)))))
+
+
+def _nearly_exact_power(changes: Ints, weights: Floats, rule: Rule) -> Callable[[float], float]:
+    z = NormalDist().inv_cdf(1 - rule.level / 2)
+    most = np.floor(changes / 2 - z * np.sqrt(changes) / 2 - (0 if rule.test == MCNEMAR else 0.5))
+
+    def power(share: float) -> float:
+        spread = np.sqrt(changes * share * (1 - share)) + 1e-9
+        return float(weights @ _below((most + 0.5 - changes * (1 - share)) / spread))
+
+    return power
+
+
+def _below(z: Floats) -> Floats:
+    """The normal distribution function."""
+    return np.array([0.5 * math.erfc(-one / math.sqrt(2)) for one in z.tolist()])
+
+
+# --- changes of several sizes ------------------------------------------------------------------------
+
+
+def _share_by_flipping(sizes: Floats, chances: Floats, drawn: tuple[int, float], alpha: float) -> float:
+    """Draw trials; in each, turn the changes one by one until the test holds. How many that takes says from which
+    share on it would hold: a share q turns as many as q throws in as many, so the share is drawn from a beta.
+    """
+    generator = np.random.default_rng(_SEED)
+    changes, chances_of_changes = _changes(*drawn)
+    trials = np.searchsorted(np.cumsum(chances_of_changes), (np.arange(_TRIALS) + 0.5) / _TRIALS)
+    places, weights = np.unique(np.minimum(trials, len(changes) - 1), return_counts=True)
+    begins = []
+    for changed, weight in zip(changes[places].tolist(), weights.tolist(), strict=True):
+        found = sizes[generator.choice(len(sizes), p=chances, size=(weight, changed))]
+        too_low = (found.sum(axis=1) + _too_low(generator, found, alpha)) / 2 + 1e-9
+        # The trials are drawn in no order, so that any order of turning is as good as another.
+        for turned in (found, found[:, ::-1]):
+            missing = (np.cumsum(turned, axis=1) <= too_low[:, None]).sum(axis=1)
+            holds = missing < changed
+            taken = np.where(holds, missing + 1, 1)
+            begins.append(np.where(holds, generator.beta(taken, changed - taken + 1, size=(_THROWS, weight)), 1.0))
+    every = np.sort(np.concatenate(begins, axis=None))
+    return float(every[math.ceil(POWER * len(every)) - 1])
+
+
+def _too_low(generator: np.random.Generator, found: Floats, alpha: float) -> Floats:
+    """The largest sum of each trial whose p is not small enough."""
+    changed = found.shape[1]
+    signs: Floats
+    if changed <= _EVERY_SIGN:
+        signs = _every_sign(changed)
+        most = math.floor(alpha * len(signs) + 1e-9)
+    else:
+        # As many flips as make the level a whole number of them; the real signs count as one.
+        most = max(_FEWEST_BEYOND, math.floor(_FLIPS * alpha)) - 1
+        flips = math.ceil((most + 1) / alpha) - 1
+        signs = 2 * generator.integers(2, size=(flips, changed), dtype=np.int8).astype(np.float64) - 1
+    sums = np.abs(signs @ found.T)
+    place = len(sums) - 1 - most
+    return np.asarray(np.partition(sums, place, axis=0)[place])
+
+
+@cache
+def _every_sign(changed: int) -> Floats:
+    """All ways to set the signs but the last's: the others are their mirror images."""
+    ways = np.arange(2 ** (changed - 1))[:, None] >> np.arange(changed)[None, :]
+    return 1 - 2 * (ways & 1).astype(np.float64)
+
+
+def _share_of_many_changes(sizes: Floats, counts: Ints, n: int, alpha: float) -> float:
+    """Trials as counts of changes of each size; given those, the sum is as good as normal."""
+    chances, *moments = _grouped(sizes, counts)
+    generator = np.random.default_rng(_SEED)
+    drawn = generator.multinomial(n, np.append(chances, max(0.0, n - counts.sum())) / n, size=_COUNTS)[:, :-1]
+    total, squares, fourths = (drawn @ moment for moment in moments)
+    z = NormalDist().inv_cdf(1 - alpha / 2)
+    critical = (z - (z**3 - 3 * z) * fourths / squares**2 / 12) * np.sqrt(squares)
+
+    def power(share: float) -> float:
+        spread = np.sqrt(4 * share * (1 - share) * squares) + 1e-9
+        return float(_below(((2 * share - 1) * total - critical) / spread).mean())
+
+    return _crossing(power, 0.5, 1.0)
+
+
+def _grouped(sizes: Floats, counts: Ints) -> tuple[Floats, Floats, Floats, Floats]:
+    """Sizes in groups that are few enough to draw: how many are in each, and their means of first, second, fourth
+    power.
+    """
+    below = np.cumsum(counts) - counts
+    group = np.arange(len(sizes)) if len(sizes) <= _SIZES else below * _SIZES // counts.sum()
+    each: Floats = np.bincount(group, weights=counts).astype(np.float64)
+    first, second, fourth = (np.bincount(group, weights=counts * sizes**power) for power in (1, 2, 4))
+    kept = each > 0
+    each = each[kept]
+    return each, first[kept] / each, second[kept] / each, fourth[kept] / each

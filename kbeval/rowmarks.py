@@ -1,0 +1,46 @@
+"""What each row of a scored run was known by, kept in the database to tell later which rows have changed."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kbeval.engine import Session
+
+# The digest of a run's rows, and the mark of each of them, packed.
+RowMarks = tuple[str, str]
+# A scoring of more rows than this keeps none: databases that large have a copy of their rows next to them.
+MOST_ROWS = 100_000
+
+_MARKS = """
+    SELECT
+        run_id,
+        '{' || string_agg(CAST(to_json(query_id) AS VARCHAR) || ':"' || row_mark || '"', ',' ORDER BY query_id) || '}'
+    FROM results
+    GROUP BY run_id
+"""
+
+
+def marks_to_keep(session: Session, digests: Mapping[str, str]) -> dict[str, RowMarks]:
+    """The marks of the session's rows, by run. `digests`: what the rows of each run are known by together."""
+    ((rows,),) = session.rows("SELECT COUNT(*) FROM results")
+    if rows > MOST_ROWS:
+        return {}
+    return {run_id: (digests[run_id], _packed(marks)) for run_id, marks in session.rows(_MARKS)}
+
+
+def _packed(text: str) -> str:
+    return base64.b64encode(zlib.compress(text.encode("utf-8", "surrogatepass"), 6)).decode()
+
+
+def unpacked(text: str) -> dict[str, int] | None:
+    """The mark of each query's row; None where it is something else that is stored there."""
+    try:
+        found = json.loads(zlib.decompress(base64.b64decode(text, validate=True)).decode("utf-8", "surrogatepass"))
+        return {str(query_id): int(mark) for query_id, mark in found.items()}
+    except (zlib.error, ValueError, AttributeError, RecursionError):
+        return None

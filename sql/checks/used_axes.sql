@@ -1,0 +1,14 @@
+-- used_axes: the kinds of position by which the hits of each run, and all known chunks, say where they stand.
+-- columns: run_id, axis ('page' for any page)
+-- kind: table
+SELECT DISTINCT run_id, CASE WHEN axis LIKE 'page %' THEN 'page' ELSE axis END AS axis
+FROM (
+    SELECT DISTINCT r.run_id, s.axis
+    FROM hit_spans AS s
+    JOIN results AS r ON r.result_no = s.result_no
+
+    UNION ALL
+    SELECT u.run_id, k.axis
+    FROM runs AS u
+    CROSS JOIN (SELECT DISTINCT axis FROM chunk_spans) AS k
+)
