@@ -129,7 +129,7 @@ def compute_aggregate(
     """Score one run of a database against a golden file. Nothing is stored; see `store_aggregate`.
 
     Raises BadRowsError where a stored row cannot be read, unless `skip_bad_rows`, which counts such
-    rows as failed queries.
+    rows as failed queries; and RepeatedRowsError where the run has several rows for one query.
     """
     scored = score_runs(db, golden, [run_id], options)
     if scored.bad_rows and not skip_bad_rows:

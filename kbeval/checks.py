@@ -54,9 +54,11 @@ def check_workspace(scoring: Scoring) -> list[Finding]:
 
 
 def row_warnings(scoring: Scoring) -> Iterator[str]:
-    """What whoever reads the numbers must know about the rows that they were made from, one line for each run."""
-    for run_id, text in (*_without_hits(scoring), *_misnamed(scoring)):
-        yield f"run {run_id}: {text}"
+    """What a reader of the numbers must know about the rows that they were made from, one line for each run."""
+    # Reading rows once more takes time, and is worth it only where something lacks in what was read of them.
+    if _something_lacks(scoring):
+        for run_id, text in (*_without_hits(scoring), *_misnamed(scoring)):
+            yield f"run {run_id}: {text}"
     idless: dict[str, list[str]] = {}
     for run_id, query_id, _ in _idless_hits(scoring):
         idless.setdefault(run_id, []).append(query_id)
@@ -72,6 +74,28 @@ def row_warnings(scoring: Scoring) -> Iterator[str]:
         yield f"run {run_id}: its configuration names no chunker_version, and there are several: it is {guess}"
     for run_id, text in _unmet_axes(scoring):
         yield f"run {run_id}: {text}"
+
+
+def _something_lacks(scoring: Scoring) -> bool:
+    """Is there a run without any hits or with empty answers only, or a hit that names no chunk or no document?"""
+    scoring.session.need("hits", "results")
+    ((runs, hits),) = scoring.session.rows(
+        """
+        WITH odd_runs AS (
+            SELECT run_id
+            FROM results
+            WHERE NOT failed
+            GROUP BY run_id
+            HAVING MAX(n_hits) = 0
+                OR (MAX(CASE WHEN has_answer THEN 1 END) = 1
+                    AND MIN(CASE WHEN has_answer AND NOT is_empty THEN 0 ELSE 1 END) = 1)
+        )
+        SELECT
+            (SELECT COUNT(*) FROM odd_runs),
+            (SELECT COUNT(*) FROM (SELECT 1 FROM hits WHERE chunk_id IS NULL OR doc_id IS NULL LIMIT 1))
+        """
+    )
+    return bool(runs or hits)
 
 
 def _finding(code: str, kind: str, advice: str, found: Sequence[str], *, is_note: bool = False) -> Finding:

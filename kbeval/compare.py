@@ -18,7 +18,16 @@ from numpy.typing import NDArray
 
 from kbeval.aggregates import Scored, aggregate_runs, whose_chunks
 from kbeval.comparison import EXACT, FALLBACK, KINDS, CompareReport, Comparison, QueryComparison
-from kbeval.configs import Difference, broken_invariants, changed_parts, config_diff, config_of, eval_k, is_readable
+from kbeval.configs import (
+    Difference,
+    broken_invariants,
+    changed_parts,
+    config_diff,
+    config_of,
+    different_labels,
+    eval_k,
+    is_readable,
+)
 from kbeval.errors import BadRowsError, KbevalError, UsageError
 from kbeval.exact import LARGEST
 from kbeval.golden import Golden
@@ -174,6 +183,10 @@ class _Compare:
             self.warnings.append(f"the chunker versions may differ: {named}; compared by spans, not by chunk ids")
 
     def _hold_invariants(self) -> None:
+        self.warnings += [
+            f"the runs were made for different golden files ({what}): both are computed afresh with the given one"
+            for what in different_labels(self.run_a, self.run_b)
+        ]
         broken = broken_invariants(self.run_a, self.run_b)
         if not broken:
             return

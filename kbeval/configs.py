@@ -12,10 +12,14 @@ from typing import Any
 from kbeval.config import LARGEST_K
 from kbeval.runs import Run
 
-# What must not differ between runs that are compared, and under which names runners keep it.
-INVARIANTS = {
+# Which labels a run was made for, and under which names runners keep it. A comparison computes both runs afresh with
+# the labels that it is given, so that a difference is worth a word, and forbids nothing.
+LABELS = {
     "golden hash": ("golden_hash", "golden_file_hash", "golden.hash"),
     "eval-set hash": ("eval_set_commit_hash", "eval_set_hash", "eval_set.hash", "eval_set.commit_hash"),
+}
+# What must not differ between runs that are compared: a judge's scores cannot be computed afresh.
+INVARIANTS = {
     "judge model": ("judge_model", "judge.model", "judge.model_id"),
     "judge prompt version": ("judge_prompt_version", "judge.prompt_version"),
     "judge temperature": ("judge_temperature", "judge.temperature"),
@@ -208,13 +212,19 @@ def changed_parts(differences: list[Difference]) -> list[str]:
 
 
 def broken_invariants(a: Run, b: Run) -> list[str]:
-    """What forbids a comparison, a sentence each; unknown values forbid nothing.
+    """What forbids a comparison, one phrase each; unknown values forbid nothing."""
+    return _differing(a, b, INVARIANTS)
 
-    Which labels the stored numbers were made with forbids nothing either: a comparison computes both runs afresh.
-    """
+
+def different_labels(a: Run, b: Run) -> list[str]:
+    """In what the labels differ that the runs were made for, one phrase each."""
+    return _differing(a, b, LABELS)
+
+
+def _differing(a: Run, b: Run, names: Mapping[str, tuple[str, ...]]) -> list[str]:
     flat_a, flat_b = dict(_flat(config_of(a))), dict(_flat(config_of(b)))
     found = []
-    for what, keys in INVARIANTS.items():
+    for what, keys in names.items():
         value_a, value_b = (_first(flat, keys) for flat in (flat_a, flat_b))
         if value_a is not None and value_b is not None and not _same(value_a, value_b):
             found.append(f"{what}: {_brief(value_a)} and {_brief(value_b)}")

@@ -101,7 +101,7 @@ def query_detail(scoring: Scoring, query_id: str, result_json: str | None) -> Qu
         raise UsageError(msg)
     scoring.build_scores()
     session = scoring.session
-    session.need("ranked", "hit_labels", "hit_places", "answer_rules", "answers")
+    session.need("ranked", "hit_labels", "hit_places", "rule_checks")
     columns = _columns_for_a_query(scoring)
     names = ", ".join(f'"{column.name}"' for column in columns)
     (values,) = session.rows(f"SELECT {names} FROM query_scores WHERE query_id = $1", [query_id])
@@ -170,13 +170,12 @@ def _labels(scoring: Scoring, query_id: str) -> dict[int, list[Label]]:
 def _rules(scoring: Scoring, query_id: str) -> list[Rule]:
     """The rules that the answer was held against; none where there is no answer."""
     found = scoring.session.rows(
-        "SELECT u.must_contain, u.needle, CONTAINS(a.answer, u.needle)"
-        " FROM results AS r JOIN answers AS a ON a.result_no = r.result_no"
-        " JOIN answer_rules AS u ON u.query_id = r.query_id"
-        " WHERE r.query_id = $1 AND NOT r.failed ORDER BY 1 DESC, 2",
+        "SELECT c.must_contain, c.needle, c.is_kept FROM rule_checks AS c"
+        " JOIN results AS r ON r.result_no = c.result_no"
+        " WHERE r.query_id = $1 AND NOT r.failed ORDER BY c.must_contain DESC, c.needle",
         [query_id],
     )
-    return [Rule("must_contain" if must else "forbidden", text, holds == must) for must, text, holds in found]
+    return [Rule("must_contain" if must else "forbidden", text, is_kept) for must, text, is_kept in found]
 
 
 def _stored_hit(stored: Mapping[str, Any], position: int) -> Mapping[str, Any]:

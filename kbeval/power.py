@@ -7,7 +7,8 @@ which the test holds in that direction four times out of five. Where even q = 1 
 queries change, the rate is raised instead, with all changes in one direction.
 
 *The test* is the one that is used: McNemar's mid-p where a metric is 0 or 1, flipped signs elsewhere, at the level
-that Holm's correction asks of the smallest p (0.05 / numbers tested), which is enough whatever the other numbers say.
+that Holm's correction asks of the smallest p (0.05 / numbers tested, as many as changed differently here), which is
+enough whatever the other numbers say. Trials that hold in the wrong direction do not count.
 
 Where all changes are of one size the power is that of the binomial test, computed exactly. Elsewhere the critical
 value depends on the sizes: for few changes it is found by flipping signs, for many by a normal approximation with a
@@ -39,9 +40,10 @@ _TERMS = 400
 _FLIPPED = 120
 _EVERY_SIGN = 11
 _FLIPS = 1000
-_TRIALS = 250
+_NODES = 16
+_TRIALS = 20
 _THROWS = 4
-_FEWEST_BEYOND = 3
+_FEWEST_BEYOND = 4
 _FINEST_LEVEL = 0.0005
 _SIZES = 64
 _COUNTS = 200
@@ -181,11 +183,14 @@ def _share_by_flipping(sizes: Floats, chances: Floats, drawn: tuple[int, float],
     """
     generator = np.random.default_rng(_SEED)
     changes, chances_of_changes = _changes(*drawn)
-    trials = np.searchsorted(np.cumsum(chances_of_changes), (np.arange(_TRIALS) + 0.5) / _TRIALS)
-    places, weights = np.unique(np.minimum(trials, len(changes) - 1), return_counts=True)
+    # Numbers of changes that stand for all, each as probable as the next.
+    places = np.searchsorted(np.cumsum(chances_of_changes), (np.arange(_NODES) + 0.5) / _NODES)
+    places, weights = np.unique(np.minimum(places, len(changes) - 1), return_counts=True)
+    up_to = np.cumsum(chances)
     begins = []
-    for changed, weight in zip(changes[places].tolist(), weights.tolist(), strict=True):
-        found = sizes[generator.choice(len(sizes), p=chances, size=(weight, changed))]
+    for changed, weight in zip(changes[places].tolist(), (weights * _TRIALS).tolist(), strict=True):
+        drawn_sizes = np.searchsorted(up_to, generator.random((weight, changed)) * up_to[-1])
+        found = sizes[drawn_sizes]
         too_low = (found.sum(axis=1) + _too_low(generator, found, alpha)) / 2 + 1e-9
         # The trials are drawn in no order, so that any order of turning is as good as another.
         for turned in (found, found[:, ::-1]):
@@ -205,13 +210,13 @@ def _too_low(generator: np.random.Generator, found: Floats, alpha: float) -> Flo
         signs = _every_sign(changed)
         most = math.floor(alpha * len(signs) + 1e-9)
     else:
-        # As many flips as make the level a whole number of them; the real signs count as one.
+        # The tail beyond the k-th largest of F is (k - 1/2) / F, on the scale on which critical values are drawn.
         most = max(_FEWEST_BEYOND, math.floor(_FLIPS * alpha)) - 1
-        flips = math.ceil((most + 1) / alpha) - 1
+        flips = math.ceil((most + 0.5) / alpha)
         signs = 2 * generator.integers(2, size=(flips, changed), dtype=np.int8).astype(np.float64) - 1
-    sums = np.abs(signs @ found.T)
-    place = len(sums) - 1 - most
-    return np.asarray(np.partition(sums, place, axis=0)[place])
+    sums = np.abs(found @ signs.T)
+    place = len(signs) - 1 - most
+    return np.asarray(np.partition(sums, place, axis=1)[:, place])
 
 
 @cache

@@ -16,21 +16,15 @@ RowMarks = tuple[str, str]
 # A scoring of more rows than this keeps none: databases that large have a copy of their rows next to them.
 MOST_ROWS = 100_000
 
-_MARKS = """
-    SELECT
-        run_id,
-        '{' || string_agg(CAST(to_json(query_id) AS VARCHAR) || ':"' || row_mark || '"', ',' ORDER BY query_id) || '}'
-    FROM results
-    GROUP BY run_id
-"""
-
 
 def marks_to_keep(session: Session, digests: Mapping[str, str]) -> dict[str, RowMarks]:
     """The marks of the session's rows, by run. `digests`: what the rows of each run are known by together."""
     ((rows,),) = session.rows("SELECT COUNT(*) FROM results")
     if rows > MOST_ROWS:
         return {}
-    return {run_id: (digests[run_id], _packed(marks)) for run_id, marks in session.rows(_MARKS)}
+    session.need("row_marks")
+    found = session.rows("SELECT run_id, marks FROM row_marks")
+    return {run_id: (digests[run_id], _packed(marks)) for run_id, marks in found}
 
 
 def _packed(text: str) -> str:

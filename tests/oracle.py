@@ -9,9 +9,11 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from math import floor
 from typing import Any
 
-from tests.matching_oracle import Chunk, Oracle, Run, World, hit_at, mean
+from tests.matching_oracle import Chunk, Oracle, Run, World, hit_at, mean, rounded
 
 Row = Mapping[str, Any]
 Entry = Mapping[str, Any]
@@ -52,7 +54,47 @@ def score(
         found["groundedness_checked"] = checked
     if seen := abstention(known, oracle):
         found["abstention"] = seen
-    return found
+    return {**found, **cost_of(list(rows.values()))}
+
+
+def cost_of(rows: Sequence[Row]) -> dict[str, Any]:
+    """How often it failed, how long it took and what it cost; only what at least one row says something about."""
+    answers = [(row, row["answer"]) for row in rows if row.get("answer") is not None]
+    empty = [not failed(row) and not (answer.get("answer") or "").strip(" \t\r\n") for row, answer in answers]
+    times = sorted(row["elapsed_ms"] for row in rows if row.get("elapsed_ms") is not None)
+    tokens = [count for row in rows if (count := tokens_of(row)) is not None]
+    costs = [Fraction(row["cost_usd"]) for row in rows if row.get("cost_usd") is not None]
+    found: dict[str, Any] = {
+        "error_rate": mean([int(failed(row)) for row in rows], None),
+        "timeout_rate": mean([int("timeout" in (row.get("error") or "")) for row in rows], None),
+        "empty_response_rate": mean(list(map(int, empty)), None),
+        "latency_ms": None,
+        "tokens_total": float(sum(tokens)) if tokens else None,
+        "cost_usd": rounded(sum(costs, Fraction())) if costs else None,
+    }
+    if times:
+        quantiles = (quantile(times, Fraction(1, 2)), quantile(times, Fraction(95, 100)))
+        found["latency_ms"] = dict(zip(("p50", "p95", "total"), (*quantiles, float(sum(times))), strict=True))
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def quantile(ordered: Sequence[int], share: Fraction) -> float:
+    """Between the two values that it lies between."""
+    place = share * (len(ordered) - 1)
+    low = floor(place)
+    high = min(low + 1, len(ordered) - 1)
+    return rounded(ordered[low] + (ordered[high] - ordered[low]) * (place - low))
+
+
+def tokens_of(row: Row) -> int | None:
+    said, usage = row.get("tokens"), row.get("usage") or {}
+    if isinstance(said, int):
+        return said
+    if said:
+        return int(said["total"]) if "total" in said else int(said.get("prompt", 0) + said.get("completion", 0))
+    if usage:
+        return int(usage["total_tokens"] if "total_tokens" in usage else usage["input_tokens"] + usage["output_tokens"])
+    return None
 
 
 def abstention(known: Sequence[tuple[Entry, Row]], oracle: Oracle, k: int = 10) -> dict[str, Any]:

@@ -122,7 +122,7 @@ def anchors(rows: Sequence[Row], golden: Sequence[Entry], config: Mapping[str, A
 
 
 def hits_of(row: Row) -> list[Row]:
-    return [] if row.get("error") else list(row.get("retrieved_chunks") or [])
+    return list(row.get("retrieved_chunks") or [])
 
 
 def support_ranks(entry: Entry, row: Row) -> list[int]:

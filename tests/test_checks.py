@@ -116,6 +116,15 @@ def test_runs_made_with_another_chunker_than_the_labels_are_a_note(healthy: Work
     assert found.is_note
 
 
+def test_where_ids_alone_are_to_decide_they_fail_the_check(
+    healthy: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    healthy.add_run("new", {"q": {"hits_top_k": hits("n1")}}, chunker="md@2")
+    arguments = ["check", "--match", "exact", "--db", str(healthy.db), "--golden", str(healthy.golden)]
+    assert kbeval(arguments) == 1
+    assert "[foreign-run]\n  for example  new (md@2; labels: md@1)" in capsys.readouterr().out
+
+
 def test_ids_that_stood_for_different_text_are_named(healthy: Workspace) -> None:
     healthy.execute("UPDATE chunks SET source_spans_json = ?", (json.dumps([line(1, 4)]),))
     healthy.execute_script(
@@ -167,6 +176,11 @@ def test_labels_by_a_kind_of_position_that_nothing_uses_are_named(by_line: Works
     assert "run run: 1 query labelled by byte" in warnings(by_line)
 
 
+def test_characters_and_lines_never_meet(by_line: Workspace) -> None:
+    by_line.add_golden({"id": "q", "expected_spans": [{"path": "d1.md", "kind": "char", "start": 0, "end": 9}]})
+    assert "1 query labelled by char (first q)" in findings(by_line)["axis-mismatch"].examples[0]
+
+
 def test_comparing_names_them_too(by_line: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     ranking = [{"rank": 1, "chunk_id": "c", "doc_id": "d1", "source_spans": [line(1, 4)]}]
     by_line.add_run("other", {"q": {"hits_top_k": ranking}, "bytes": {"hits_top_k": ranking}})
@@ -191,6 +205,17 @@ def test_a_query_that_one_of_its_labels_can_be_met_in_is_no_mismatch(by_line: Wo
     both = [{"path": "d1.md", "kind": "byte", "start": 0, "end": 9}, {"path": "d1.md", **line(1, 4)}]
     by_line.add_golden({"id": "q", "expected_spans": both}, {"id": "bytes", "expected_spans": both})
     assert findings(by_line) == {}
+
+
+def test_with_labels_by_span_two_chunkers_are_no_finding(by_line: Workspace) -> None:
+    by_line.add_golden({"id": "q", "expected_spans": [{"path": "d1.md", **line(1, 4)}]})
+    by_line.execute_script("DELETE FROM eval_query_results; DELETE FROM eval_runs")
+    for version, end in (("md@1", 4), ("md@2", 9)):
+        by_line.add_chunk(f"c-{version}", "d1", [line(1, end)], version=version)
+        hit = {"rank": 1, "chunk_id": f"c-{version}", "doc_id": "d1"}
+        by_line.add_run(version, {"q": {"hits_top_k": [hit]}}, chunker=version)
+    assert findings(by_line) == {}
+    assert warnings(by_line) == ""
 
 
 # --- rows ------------------------------------------------------------------------------------------

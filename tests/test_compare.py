@@ -563,17 +563,13 @@ def test_few_changes_are_said_to_be_too_few_whatever_their_size(workspace: Works
 @pytest.mark.parametrize(
     ("key", "a", "b", "named"),
     [
-        ("golden_hash", "g1", "g2", "golden hash: g1 and g2"),
-        ("eval_set_commit_hash", "e1", "e2", "eval-set hash: e1 and e2"),
         ("judge_model", "m1", "m2", "judge model: m1 and m2"),
         ("judge_prompt_version", "1", "2", "judge prompt version: 1 and 2"),
         ("judge_temperature", 0, 0.7, "judge temperature: 0 and 0.7"),
         ("judge", {"model": "m1"}, {"model": "m2"}, "judge model: m1 and m2"),
     ],
 )
-def test_different_labels_or_judges_are_refused_unless_asked(
-    fixed_pair: Workspace, key: str, a: Any, b: Any, named: str
-) -> None:
+def test_different_judges_are_refused_unless_asked(fixed_pair: Workspace, key: str, a: Any, b: Any, named: str) -> None:
     for run, value in (("run-a", a), ("run-b", b)):
         config = json.dumps({"chunker_version": "md@1", key: value})
         fixed_pair.execute("UPDATE eval_runs SET config_snapshot_json = ? WHERE run_id = ?", (config, run))
@@ -581,6 +577,17 @@ def test_different_labels_or_judges_are_refused_unless_asked(
         compare(fixed_pair, "run-a", "run-b")
     report = compare(fixed_pair, "run-a", "run-b", ignore_invariants=True)
     assert f"the runs differ in {named}" in report.warnings
+
+
+@pytest.mark.parametrize("key", ["golden_hash", "eval_set_commit_hash"])
+def test_runs_made_for_different_golden_files_are_computed_afresh_and_it_is_said(
+    fixed_pair: Workspace, key: str
+) -> None:
+    for run, value in (("run-a", "g1"), ("run-b", "g2")):
+        config = json.dumps({"chunker_version": "md@1", key: value})
+        fixed_pair.execute("UPDATE eval_runs SET config_snapshot_json = ? WHERE run_id = ?", (config, run))
+    report = compare(fixed_pair, "run-a", "run-b")
+    assert any("made for different golden files" in text and "g1 and g2" in text for text in report.warnings)
 
 
 def test_what_one_run_does_not_say_forbids_nothing(fixed_pair: Workspace) -> None:

@@ -1072,11 +1072,11 @@ def test_two_anchors_runs_are_told_apart_by_their_supports(tmp_path: Path) -> No
     asked = [{"id": f"t{n:02}", "query": "?", "gold_supports": supports} for n in range(30)]
     refused = [{"id": f"u{n:02}", "query": "?", "answerable": False} for n in range(15)]
     labels.write_text(json.dumps([*asked, *refused]))
-    for name, found, kept in (("first", 15, 3), ("second", 12, 10)):
+    for name, hit, kept in (("first", 15, 3), ("second", 12, 10)):
         rows: list[dict[str, Any]] = [
             {"test_case_id": f"t{n:02}", "answer": "yes", "abstained": False, "retrieved_chunks": [chunk(path, "")]}
             for n in range(30)
-            for path in ["p" if (n + (name == "second")) % 30 < found else "q"]
+            for path in ["p" if (n + (name == "second")) % 30 < hit else "q"]
         ]
         rows += [
             {"test_case_id": f"u{n:02}", "answer": "?", "abstained": n < kept, "retrieved_chunks": []}

@@ -70,6 +70,11 @@ ROWS = st.fixed_dictionaries(
         "answer": ANSWERS,
         "abstained": st.booleans(),
         "elapsed_ms": st.integers(0, 1000),
+        "tokens": SMALL | st.fixed_dictionaries({"prompt": SMALL}, optional={"completion": SMALL, "total": SMALL}),
+        "usage": st.fixed_dictionaries(
+            {"input_tokens": SMALL, "output_tokens": SMALL}, optional={"total_tokens": SMALL}
+        ),
+        "cost_usd": st.sampled_from([0, 0.125, 0.0625]),
         "unknown": st.just({"deep": [1, 2]}),
     },
 )

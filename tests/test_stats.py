@@ -233,11 +233,9 @@ def share_that_holds(pairs: Pairs, others: int = 0, trials: int = 500) -> float:
     held = 0
     for trial in range(trials):
         amount = source.choice(sizes, n) * (source.random(n) < rate) * np.where(source.random(n) < share, 1, -1)
-        drawn = (
-            Pairs((amount < 0).astype(np.float64), (amount > 0).astype(np.float64))
-            if found.test == "mcnemar"
-            else Pairs(pairs.a, amount + 2)
-        )
+        drawn = Pairs(pairs.a, amount + 2)
+        if found.test == "mcnemar":
+            drawn = Pairs(np.where(amount < 0, 1.0, 0.0), np.where(amount > 0, 1.0, 0.0))
         held += assess({"m": drawn}, resamples=2000, seed=trial)["m"].p <= found.rule.level
     return held / trials
 

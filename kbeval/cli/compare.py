@@ -23,11 +23,17 @@ _BESIDE_DB = ""
 @common.suite_option
 @common.golden_option
 @click.option("--top", type=click.IntRange(0, 1_000_000), default=5, show_default=True, help="how many queries to list")
-@click.option("--slices", metavar="FIELD", help="also per slice: category, difficulty, lang, tags or group")
+@click.option(
+    "--slices",
+    metavar="FIELD",
+    multiple=True,
+    callback=common.one_value,
+    help="also per slice: category, difficulty, lang, tags or group",
+)
 @click.option("--only", metavar="METRIC,…", help="test these metrics alone, like mrr,hit@5: fewer show more")
 @common.how_options
 @click.option("--strict-chunker-version", is_flag=True, help="refuse runs of different chunker versions")
-@click.option("--ignore-invariants", is_flag=True, help="compare runs of different golden files or judges")
+@click.option("--ignore-invariants", is_flag=True, help="compare runs of different judges")
 @click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
 @click.option(
     "--report",

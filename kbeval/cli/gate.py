@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @common.suite_option
 @common.golden_option
 @common.how_options
-@click.option("--ignore-invariants", is_flag=True, help="compare runs of different golden files or judges")
+@click.option("--ignore-invariants", is_flag=True, help="compare runs of different judges")
 @click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
 @common.metric_options
 @click.option(

@@ -120,7 +120,7 @@ def legend(part: Comparison) -> str:
     """What the words beside the numbers mean."""
     every = part.significance.values()
     tested = counted(_tested(part), "number")
-    alike = ", of those that changed alike one" if any(one.same_as for one in every) else ""
+    alike = " (numbers that changed alike count once)" if any(one.same_as for one in every) else ""
     words = f"better, worse: holds after correcting for {tested} tested{alike}"
     words += " · (better?), (worse?): p alone is below 0.05"
     if any(_says(one) == _DIFFERS for one in every):

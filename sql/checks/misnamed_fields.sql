@@ -1,7 +1,7 @@
 -- misnamed_fields: fields of sampled rows that look like one that kbeval reads, where that one is not there.
 -- columns: run_id, level, field (as kbeval reads it), found (as the rows spell it), query_id (the first such row),
 --          n_rows (of those looked at)
--- kind: view
+-- kind: table
 SELECT f.run_id, f.level, n.field, f.field AS found, MIN(f.query_id) AS query_id, COUNT(DISTINCT f.query_id) AS n_rows
 FROM row_fields AS f
 JOIN field_names AS n

@@ -1,7 +1,7 @@
 -- runs_without_hits: runs that retrieved nothing at all, and whose sampled rows do not even say so: they have no field
 -- `hits_top_k`, which is an empty list in a row that retrieved nothing.
 -- columns: run_id, n_rows (those without an error)
--- kind: view
+-- kind: table
 SELECT r.run_id, COUNT(*) AS n_rows
 FROM results AS r
 LEFT JOIN (
