@@ -19,12 +19,14 @@ Where the definitions leave a choice, this is the choice:
  5. Which row of several answers for a hit is decided for each question among those that can answer it: usable spans, a
     document, a size.  A policy that is known and that no such row has excludes none of them.
  6. Where an expected chunk stands: the first seen row of the tables with usable spans; where none has any, the first
-    sighting that has. Sightings: kept ones as they were first seen; then the hits of any stored run (this one
-    included) that have usable `source_spans`, then those that have a usable citation, each by version, policy (as
-    configured), creation of the run, run id, query id, place in the list.
+    sighting that has: those with usable `source_spans` before those with a usable citation, then by version, policy (as
+    configured), kept ones before stored ones, and by the spans as text. A run's own hits are sightings too.
     An expected chunk that the tables do not know is own where a sighting has the run's version (and policy, if both
     are known), and foreign where all sightings with a version have others. The label's place for own and foreign is the
     first seen row of the tables with usable spans, else the first seen row.
+    A run is of an earlier index where it is not current, the table has chunks of its version, and more than half of its
+    distinct hit chunk ids were in it at that version and are not any more: then a row that is in the table now is
+    not its own.
  7. The document of an expected chunk is that of its place; without one, of the first seen row, else of the first
     sighting that has a document.
  8. "The same spans": the same document and the same positions, however they are cut into spans.
@@ -37,25 +39,27 @@ Where the definitions leave a choice, this is the choice:
 12. Labels that decide between `exact` and `span` under `auto`: those of all golden queries, in the run or not.
 13. In a comparison the versions differ where one is known and the other is not; two unknown ones are the same.
     A query is matched by span where every hit in a right document of either run is placed.
-14. A hit without a chunk id is never a repetition. Of a repeated chunk the first one counts: by rank, then by place
-    in the list.
+14. A hit without a chunk id is never a repetition. The text of a repeated chunk is read once, where it comes first (by
+    rank, then by place in the list).
 15. Tokens: the hit's `token_count`; else the table's `token_estimate`, else the characters of its text / 4, or what
     was kept of either; else the characters of the hit's text / 4. Text that was cut (200 characters and '...') and
     text that is empty say nothing.
 16. `hit_within_tokens` is null, whatever the budget, where the size of a hit that is read is unknown: the hits up to
     the first correct one, or all where none is correct (a run without sizes has no number, not 0, and misses count
     only where hits would). A query without hits is 0, in a run of which any query that counts here has known sizes.
-17. The path that stands in for an unknown document counts wherever places decide, also where the query falls back to
-    documents; it is never an expected document of `recall_at_k_doc`.
+17. A place named by a path that `documents` does not know is in the document of every hit that names this path, id or
+    not. That, and the path that stands in for an unknown document, count wherever places decide, also where the query
+    falls back to documents, and never in `recall_at_k_doc`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import floor
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests import span_oracle
 from tests.span_oracle import Box, covered, is_match, real, same_positions, says_something
@@ -112,6 +116,17 @@ class Known:
     @property
     def age(self) -> tuple[Any, ...]:
         return self.first_seen, self.chunk.version, self.chunk.policy, not self.is_from_table
+
+
+class Sighting(NamedTuple):
+    """What a hit says of its chunk."""
+
+    is_cited: bool
+    version: str
+    policy: str
+    is_stored: bool
+    doc: str | None
+    spans: Any
 
 
 @dataclass(frozen=True)
@@ -180,7 +195,6 @@ class Oracle:
         self.runs = {run.run_id: run for run in world.runs}
         self.versions: dict[str, tuple[str | None, str | None]] = {}
         self.policies: dict[str, str | None] = {}
-        self.kept_hits = sorted((c for c in world.kept if c.seen_in == "hits"), key=lambda c: (c.first_seen, c.version))
         kept = [c for c in world.kept if c.seen_in == "chunks"]
         in_table = {(c.chunk_id, c.version, c.policy) for c in world.table}
         kept_since = {(c.chunk_id, c.version, c.policy): c.first_seen for c in kept}
@@ -244,16 +258,24 @@ class Oracle:
         ids = self.chunk_ids(run)
         return bool(there) and (not ids or 2 * len(ids & there) >= len(ids))
 
+    def is_earlier(self, run: Run) -> bool:
+        """Was it made with what the table held before?"""
+        version, ids = self.version(run), self.chunk_ids(run)
+        there = {c.chunk_id for c in self.world.table if c.version == version}
+        gone = {c.chunk_id for c in self.world.kept if c.seen_in == "chunks" and c.version == version} - there
+        return bool(there) and not self.is_current(run) and 2 * len(ids & gone) > len(ids)
+
     def ownership(self, run: Run, chunk_id: str) -> str:
         """`own`, `foreign` or `unknown`."""
-        version, policy, is_current = self.version(run), self.policy(run), self.is_current(run)
+        version, policy = self.version(run), self.policy(run)
+        is_current, is_earlier = self.is_current(run), self.is_earlier(run)
         known = self.known.get(chunk_id, [])
         label = next((one for one in known if says_something(one.chunk.spans)), known[0] if known else None)
         for one in known:
             c = one.chunk
             if c.version != version or (policy is not None and c.policy not in {"", policy}):
                 continue
-            if is_current and not one.is_in_table:
+            if (is_current and not one.is_in_table) or (is_earlier and one.is_in_table):
                 continue
             assert label is not None
             is_same = label.chunk.doc_id == c.doc_id and same_positions(label.chunk.spans, c.spans)
@@ -315,6 +337,10 @@ class Oracle:
     def doc_or_path(self, run: Run, hit: Hit) -> str | None:
         return self.doc_of(run, hit) or self.path_of(hit)
 
+    def documents_of(self, run: Run, hit: Hit) -> set[str]:
+        """What a hit's document may be called where places decide."""
+        return {name for name in (self.doc_of(run, hit), self.path_of(hit)) if name is not None}
+
     def tokens_of(self, run: Run, hit: Hit) -> Fraction | None:
         count = hit.get("token_count")
         if count is not None and real(count) and count >= 0:
@@ -331,28 +357,27 @@ class Oracle:
 
     # --- the labels --------------------------------------------------------------------------------
 
+    def sightings(self, chunk_id: str) -> list[Sighting]:
+        """What hits said of a chunk, in the order in which they are believed."""
+        found = [
+            Sighting(False, c.version, c.policy, False, c.doc_id, c.spans if says_something(c.spans) else None)
+            for c in self.world.kept
+            if c.seen_in == "hits" and c.chunk_id == chunk_id
+        ]
+        for run in self.world.runs:
+            for hit in self.hits_in(run):
+                if hit.get("chunk_id") != chunk_id:
+                    continue
+                version, policy = self.version_of(run, hit) or "", text(run.config.get("policy_hash")) or ""
+                own, cited = hit.get("source_spans"), [hit.get("citation")]
+                spans = own if says_something(own) else cited if says_something(cited) else None
+                is_cited = spans is cited
+                found.append(Sighting(is_cited, version, policy, True, self.doc_or_path(run, hit), spans))
+        return sorted(found, key=lambda one: (*one[:4], json.dumps(one.spans)))
+
     def sighted_versions(self, chunk_id: str) -> set[tuple[str, str]]:
         """The versions and policies under which hits had a chunk."""
-        kept = {(c.version, c.policy) for c in self.kept_hits if c.chunk_id == chunk_id}
-        stored = [(self.version_of(run, hit), run) for run, hit in self.stored_hits(chunk_id)]
-        return kept | {(version, text(run.config.get("policy_hash")) or "") for version, run in stored if version}
-
-    def stored_hits(self, chunk_id: str) -> list[tuple[Run, Hit]]:
-        """The hits of any run that hold a chunk, in the order in which they are believed."""
-        found = [
-            (
-                (self.version_of(run, hit) or "", run.config.get("policy_hash") or ""),
-                (run.created_at, run.run_id, query_id, position),
-                run,
-                hit,
-            )
-            for run in self.world.runs
-            for query_id, row in run.rows.items()
-            for position, hit in enumerate(hits_of(row))
-            if hit.get("chunk_id") == chunk_id
-        ]
-        found.sort(key=lambda one: one[:2])
-        return [(run, hit) for _, _, run, hit in found]
+        return {(one.version, one.policy) for one in self.sightings(chunk_id) if one.version}
 
     def place_of_chunk(self, chunk_id: str) -> tuple[str | None, Any]:
         """The document and the spans of an expected chunk, as far as they are known."""
@@ -360,20 +385,12 @@ class Oracle:
         for one in known:
             if says_something(one.chunk.spans):
                 return one.chunk.doc_id, one.chunk.spans
-        sighted = [c for c in self.kept_hits if c.chunk_id == chunk_id]
-        for c in sighted:
-            if says_something(c.spans):
-                return c.doc_id, c.spans
-        stored = self.stored_hits(chunk_id)
-        for run, hit in stored:
-            if says_something(hit.get("source_spans")):
-                return self.doc_or_path(run, hit), hit["source_spans"]
-        for run, hit in stored:
-            if says_something([hit.get("citation")]):
-                return self.doc_or_path(run, hit), [hit["citation"]]
-        docs = [c.doc_id for c in (*(one.chunk for one in known), *sighted)]
-        said = [self.doc_or_path(run, hit) for run, hit in stored]
-        return next((doc for doc in (*docs, *said) if doc), None), None
+        sighted = self.sightings(chunk_id)
+        for seen in sighted:
+            if seen.spans is not None:
+                return seen.doc, seen.spans
+        docs = [*(one.chunk.doc_id for one in known), *(seen.doc for seen in sighted)]
+        return next((doc for doc in docs if doc), None), None
 
     def expected_places(self, entry: Mapping[str, Any]) -> tuple[list[ExpectedPlace], set[str]]:
         """Where the right text stands, and in which documents."""
@@ -405,7 +422,7 @@ class Oracle:
                 self.spans_of(run, hit) is not None
                 for run in runs
                 for hit in hits_of(run.rows.get(entry["id"]) or {})
-                if self.doc_or_path(run, hit) in docs
+                if self.documents_of(run, hit) & docs
             )
             return "span" if places and are_placed else "doc" if docs else "unmatched"
         if entry.get("expected_doc_ids"):
@@ -429,15 +446,15 @@ class Oracle:
             places, _ = self.expected_places(entry)
             expected = [place.name for place in places]
             for number, hit in enumerate(hits):
-                boxes, doc = covered(self.spans_of(run, hit)), self.doc_or_path(run, hit)
+                boxes, docs = covered(self.spans_of(run, hit)), self.documents_of(run, hit)
                 for place in places:
-                    if doc == place.doc and is_match(boxes, place.boxes, self.least, place.of):
+                    if place.doc in docs and is_match(boxes, place.boxes, self.least, place.of):
                         found.setdefault(place.name, []).append(number)
         else:
             _, docs = self.expected_places(entry)
             expected = sorted(docs)
             for number, hit in enumerate(hits):
-                if (doc := self.doc_or_path(run, hit)) in docs and doc is not None:
+                for doc in self.documents_of(run, hit) & docs:
                     found.setdefault(doc, []).append(number)
         correct = sorted({number for numbers in found.values() for number in numbers})
         best = {name: min(ranks[number] for number in numbers) for name, numbers in found.items()}
@@ -509,18 +526,16 @@ class Oracle:
         """For each budget: is a correct hit among those that it buys? None where the sizes are not known."""
         hits = hits_of(run.rows[query_id])
         names = identities(hits)
-        right = {names[number] for number in judged.correct}
         seen = set()
         total = Fraction(0)
         for number in sorted(range(len(hits)), key=lambda number: (judged.ranks[number], number)):
-            if names[number] in seen:
-                continue
-            seen.add(names[number])
-            tokens = self.tokens_of(run, hits[number])
-            if tokens is None:
-                return None
-            total += tokens
-            if names[number] in right:
+            if names[number] not in seen:
+                tokens = self.tokens_of(run, hits[number])
+                if tokens is None:
+                    return None
+                total += tokens
+                seen.add(names[number])
+            if number in judged.correct:
                 return {budget: 1 if total <= budget else 0 for budget in BUDGETS}
         return dict.fromkeys(BUDGETS, 0)
 

@@ -231,6 +231,15 @@ def test_an_id_that_was_there_earlier_is_foreign_to_a_current_run_and_own_to_an_
     assert ownership("c", run(hit("c"), version=OLD), there, archive=earlier) == "own"
 
 
+def test_what_the_table_holds_now_is_foreign_to_a_run_of_an_earlier_index() -> None:
+    now, gone = [chunk("c", line(1, 7)), chunk("m", line(8, 9))], [kept("n", line(1, 10)), kept("o", line(11, 20))]
+    made = run(hit("n"), hit("o"), hit("x"), version=OLD)
+    assert ownership("c", made, *now, archive=(*gone,)) == "foreign"
+    assert ownership("n", made, *now, archive=(*gone,)) == "own"
+    assert ownership("c", run(hit("n"), hit("x"), version=OLD), *now, archive=(*gone,)) == "own"  # half of them
+    assert ownership("c", run(hit("n"), hit("o"), version=OLD), *now) == "own"  # nobody knows that they were there
+
+
 def test_an_id_of_another_policy_is_foreign() -> None:
     archive = (kept("c", line(1, 10), policy="p1"),)
     assert ownership("c", run(version=OLD, config={"policy_hash": "p2"}), archive=archive) == "foreign"
@@ -310,6 +319,9 @@ def test_labels_that_only_hits_know() -> None:
 def test_a_path_stands_in_for_an_unknown_document() -> None:
     golden = entry(expected_spans=[{"path": "d.md", **line(1, 10)}])
     found = hit("n", line(1, 10), doc=None, doc_path="d.md")
+    named = hit("n", line(1, 10), doc_path="d.md")
+    assert decided(world(golden, run(named))) == ("exact", "span", 1)
+    assert decided(world(golden, run(named), documents={"d.md": "e"})) == ("exact", "span", None)
     assert decided(world(golden, run(found))) == ("exact", "span", 1)
     assert decided(world(golden, run(found), documents={"d.md": "d"})) == ("exact", "span", 1)
     assert decided(world(golden, run(hit("n", line(1, 10))), documents={"d.md": "d"})) == ("exact", "span", 1)
