@@ -19,10 +19,11 @@ Where the definitions leave a choice, this is the choice:
  5. Which row of several answers for a hit is decided for each question among those that can answer it: usable spans, a
     document, a size.  A policy that is known and that no such row has excludes none of them.
  6. Where an expected chunk stands: the first seen row of the tables with usable spans; where none has any, the first
-    sighting that has: those with usable `source_spans` before those with a usable citation, then by version, policy (as
-    configured), kept ones before stored ones, and by the spans as text. A run's own hits are sightings too.
-    An expected chunk that the tables do not know is own where a sighting has the run's version (and policy, if both
-    are known), and foreign where all sightings with a version have others. The label's place for own and foreign is the
+    sighting that has: those with usable `source_spans` before those with a usable citation, then those
+    that name a document, then by version (the hit's, else the configured one; unknown ones first) and by the spans
+    as text. A run's own hits are sightings too. Where the tables know the document of a chunk, sightings in another
+    document say nothing about it.
+    An expected chunk that the tables do not know is own where a sighting has the run's version, and foreign where all sightings with a version have others. The label's place for own and foreign is the
     first seen row of the tables with usable spans, else the first seen row.
     A run is of an earlier index where it is not current, the table has chunks of its version, and more than half of its
     distinct hit chunk ids were in it at that version and are not any more: then a row that is in the table now is
@@ -123,10 +124,13 @@ class Sighting(NamedTuple):
 
     is_cited: bool
     version: str
-    policy: str
-    is_stored: bool
     doc: str | None
     spans: Any
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        as_text = json.dumps(self.spans, separators=(",", ":"), ensure_ascii=False)
+        return self.spans is None, self.is_cited, self.doc is None, self.version, as_text, self.doc or ""
 
 
 @dataclass(frozen=True)
@@ -284,8 +288,7 @@ class Oracle:
         if known or is_current:
             return "foreign"
         seen = self.sighted_versions(chunk_id)
-        is_own = any(v == version and (policy is None or p in {"", policy}) for v, p in seen)
-        return "own" if is_own else "foreign" if seen else "unknown"
+        return "own" if version in seen else "foreign" if seen else "unknown"
 
     def matching(self, run: Run) -> str:
         if self.match != "auto":
@@ -360,7 +363,7 @@ class Oracle:
     def sightings(self, chunk_id: str) -> list[Sighting]:
         """What hits said of a chunk, in the order in which they are believed."""
         found = [
-            Sighting(False, c.version, c.policy, False, c.doc_id, c.spans if says_something(c.spans) else None)
+            Sighting(False, c.version, c.doc_id, c.spans if says_something(c.spans) else None)
             for c in self.world.kept
             if c.seen_in == "hits" and c.chunk_id == chunk_id
         ]
@@ -368,16 +371,16 @@ class Oracle:
             for hit in self.hits_in(run):
                 if hit.get("chunk_id") != chunk_id:
                     continue
-                version, policy = self.version_of(run, hit) or "", text(run.config.get("policy_hash")) or ""
+                version = text(hit.get("chunker_version")) or text(run.config.get("chunker_version")) or ""
                 own, cited = hit.get("source_spans"), [hit.get("citation")]
                 spans = own if says_something(own) else cited if says_something(cited) else None
                 is_cited = spans is cited
-                found.append(Sighting(is_cited, version, policy, True, self.doc_or_path(run, hit), spans))
-        return sorted(found, key=lambda one: (*one[:4], json.dumps(one.spans)))
+                found.append(Sighting(is_cited, version, self.doc_or_path(run, hit), spans))
+        return sorted(found, key=lambda one: one.order)
 
-    def sighted_versions(self, chunk_id: str) -> set[tuple[str, str]]:
-        """The versions and policies under which hits had a chunk."""
-        return {(one.version, one.policy) for one in self.sightings(chunk_id) if one.version}
+    def sighted_versions(self, chunk_id: str) -> set[str]:
+        """The versions under which hits had a chunk."""
+        return {one.version for one in self.sightings(chunk_id) if one.version}
 
     def place_of_chunk(self, chunk_id: str) -> tuple[str | None, Any]:
         """The document and the spans of an expected chunk, as far as they are known."""
@@ -385,12 +388,13 @@ class Oracle:
         for one in known:
             if says_something(one.chunk.spans):
                 return one.chunk.doc_id, one.chunk.spans
-        sighted = self.sightings(chunk_id)
+        docs = {one.chunk.doc_id for one in known if one.chunk.doc_id}
+        sighted = [seen for seen in self.sightings(chunk_id) if not docs or seen.doc in {*docs, None}]
         for seen in sighted:
             if seen.spans is not None:
-                return seen.doc, seen.spans
-        docs = [*(one.chunk.doc_id for one in known), *(seen.doc for seen in sighted)]
-        return next((doc for doc in docs if doc), None), None
+                return seen.doc or min(docs, default=None), seen.spans
+        named = [*(one.chunk.doc_id for one in known), *(seen.doc for seen in sighted)]
+        return next((doc for doc in named if doc), None), None
 
     def expected_places(self, entry: Mapping[str, Any]) -> tuple[list[ExpectedPlace], set[str]]:
         """Where the right text stands, and in which documents."""
