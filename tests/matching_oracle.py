@@ -23,8 +23,9 @@ Where the definitions leave a choice, this is the choice:
     that name a document, then by version (the hit's, else the configured one; unknown ones first) and by the spans
     as text. A run's own hits are sightings too. Where the tables know the document of a chunk, sightings in another
     document say nothing about it.
-    An expected chunk that the tables do not know is own where a sighting has the run's version, and foreign where all sightings with a version have others. The label's place for own and foreign is the
-    first seen row of the tables with usable spans, else the first seen row.
+    An expected chunk that the tables do not know is own where a sighting has the run's version, and foreign where all
+    sightings with a version have others. The label's place for own and foreign is the first seen row of the tables with
+    usable spans, else the first seen row.
     A run is of an earlier index where it is not current, the table has chunks of its version, and more than half of its
     distinct hit chunk ids were in it at that version and are not any more: then a row that is in the table now is
     not its own.
