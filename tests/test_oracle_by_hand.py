@@ -10,7 +10,7 @@ import pytest
 
 from tests import span_oracle
 from tests.matching_oracle import Chunk, Oracle, Run, World
-from tests.span_oracle import covered, same_positions
+from tests.span_oracle import covered
 
 OLD, NEW = "md@1", "md@2"
 
@@ -102,13 +102,6 @@ def test_sizes(a: list[Any], b: list[Any], shared: int, of_a: int, of_b: int) ->
 )
 def test_four_lines_of_ten(of: str, least: str, is_match: bool) -> None:
     assert span_oracle.is_match(covered([line(3, 6)]), covered([line(1, 10)]), Fraction(least), of) is is_match
-
-
-def test_positions_are_the_same_however_they_are_cut() -> None:
-    assert same_positions([line(1, 4), line(5, 8)], [line(1, 8)])
-    assert not same_positions([line(1, 4)], [line(1, 8)])
-    assert not same_positions([], [])
-    assert same_positions([{"kind": "caption"}], [{"kind": "caption"}])
 
 
 # --- where a hit is ----------------------------------------------------------------------------------
@@ -245,6 +238,10 @@ def test_an_id_of_another_policy_is_foreign() -> None:
     assert ownership("c", run(version=OLD, config={"policy_hash": "p2"}), archive=archive) == "foreign"
     assert ownership("c", run(version=OLD, config={"policy_hash": "p1"}), archive=archive) == "own"
     assert ownership("c", run(version=OLD), archive=archive) == "own"
+    both = (*archive, kept("c", line(1, 10), policy="p2", since=2))
+    assert ownership("c", run(version=OLD, config={"policy_hash": "p2"}), archive=both) == "own"
+    reused = (*archive, kept("c", line(1, 50), policy="p2", since=2))
+    assert ownership("c", run(version=OLD, config={"policy_hash": "p2"}), archive=reused) == "foreign"
     nameless = (kept("c", line(1, 10), policy=""),)
     assert ownership("c", run(version=OLD, config={"policy_hash": "p2"}), archive=nameless) == "own"
 
