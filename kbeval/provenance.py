@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 NEW, FORCED = "new", "scored again as asked"
 DATA, LABELS, DEFINITIONS = "rows changed", "labels changed", "definitions changed"
-MATCHING = "matching changed"
+MATCHING, CONFIGURATION = "matching changed", "configuration changed"
 KNOWLEDGE_BASE, PLACES = "chunks or documents changed", "places of expected chunks changed"
 _REASONS = {
     "rows": DATA,
-    "config": "configuration changed",
+    "config": CONFIGURATION,
     "golden": LABELS,
     "metrics": DEFINITIONS,
     "match": MATCHING,
@@ -128,7 +128,7 @@ def reasons(stored: AggregateMetrics | None, now: Mapping[str, Any]) -> list[str
     left_out = () if by_places(made_from) else _OF_PLACES
     changed = [name for name in _REASONS if name not in left_out and made_from.get(name) != now.get(name)]
     found = dict.fromkeys(_REASONS[name] for name in changed)
-    if PLACES in found and found.keys() & {LABELS, KNOWLEDGE_BASE, MATCHING}:
+    if PLACES in found and found.keys() & {LABELS, KNOWLEDGE_BASE, MATCHING, CONFIGURATION}:
         # That has been said.
         del found[PLACES]
     return list(found)
