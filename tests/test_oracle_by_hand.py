@@ -165,7 +165,9 @@ def test_the_version_of_a_run() -> None:
 def test_the_policy_of_a_run() -> None:
     known = [
         chunk("a", policy="p1"),
-        kept("a", policy=""),
+        chunk("e", policy=""),
+        chunk("f", policy="p2"),
+        kept("f", policy=""),
         chunk("b", policy="p1"),
         kept("b", policy="p2"),
         chunk("c", policy="p2"),
@@ -178,7 +180,7 @@ def test_the_policy_of_a_run() -> None:
         return Oracle(world(LABEL, made, table=known, kept=seen)).policy(made)
 
     assert policy("a", policy_hash="mine") == "mine"
-    assert policy("a", "b", "n", "h", "gone") == "p1"
+    assert policy("a", "b", "e", "f", "n", "h", "gone") == "p1"
     assert policy("b") is None
     assert policy("a", "c") is None
 
