@@ -13,19 +13,18 @@ Where the definitions leave a choice, this is the choice:
     are what the hits of stored runs are: *sightings*. They say where an expected chunk stands, and of which version it
     is, where the tables do not know it; they never place a hit. So numbers do not change when what was seen is kept.
  4. A kept row that has the key (chunk, version, policy) of a row of the table is in the table now, and the table's row
-    was first seen when the kept one was. The table's own content comes first; where it says nothing (unusable spans),
-    the kept row's is used. A row of the table that was not kept is seen now: after everything kept.
-    Rows first seen at the same time: by version, then by policy.
+    was first seen when the kept one was. The table's own content comes first; where it says nothing (unusable spans, no
+    size), the kept row's is used, but for spans that were only seen in hits. A row of the table that was not kept is
+    seen now: after everything kept. Rows first seen at the same time: by version, then by policy.
  5. Of several rows that answer for a hit one is chosen, of those with usable spans if there are any; position, document
     and size are those of its key. A policy that is known and that no such row has excludes none of them.
- 6. Where an expected chunk stands: the first seen row of the tables with usable spans; where none has any, the first
-    sighting that has: those with usable `source_spans` before those with a usable citation, then those
-    that name a document, then by version (the hit's, else the configured one; unknown ones first) and by the spans
-    as text. A run's own hits are sightings too. Where the tables know the document of a chunk, sightings in another
-    document say nothing about it.
+ 6. Where an expected chunk stands: where its first seen row in the tables does; where that has no usable spans, the
+    first sighting that has: those that name a document before the others, those with usable `source_spans` before those
+    with a usable citation, then by version (the hit's, else the configured one; unknown ones first) and by the spans
+    as text. A run's own hits are sightings too. Where the first seen row names a document, sightings in another one say
+    nothing about the chunk. A place in no known document is no place.
     An expected chunk that the tables do not know is own where a sighting has the run's version, and foreign where all
-    sightings with a version have others. The label's place for own and foreign is the first seen row of the tables with
-    usable spans, else the first seen row.
+    sightings with a version have others. The label's place for own and foreign is the first seen row of the tables.
     A run is of an earlier index where it is not current, the table has chunks of its version, and more than half of its
     distinct hit chunk ids were in it at that version and are not any more: then a row that is in the table now is
     not its own.
@@ -49,7 +48,7 @@ Where the definitions leave a choice, this is the choice:
     text that is empty say nothing.
 16. `hit_within_tokens` is null, whatever the budget, where the size of a hit that is read is unknown: the hits up to
     the first correct one, or all where none is correct (a run without sizes has no number, not 0, and misses count
-    only where hits would). A query without hits is 0, in a run of which any query that counts here has known sizes.
+    only where hits would). A query without hits is 0, in a run of which any row has hits of known sizes.
 17. A place named by a path that `documents` does not know is in the document of every hit that names this path, id or
     not. That, and the path that stands in for an unknown document, count wherever places decide, also where the query
     falls back to documents, and never in `recall_at_k_doc`.
@@ -136,7 +135,7 @@ class Sighting(NamedTuple):
     @property
     def order(self) -> tuple[Any, ...]:
         as_text = json.dumps(self.spans, separators=(",", ":"), ensure_ascii=False)
-        return self.spans is None, self.is_cited, self.doc is None, self.version, as_text, self.doc or ""
+        return self.spans is None, self.doc is None, self.is_cited, self.version, as_text, self.doc or ""
 
 
 @dataclass(frozen=True)
@@ -205,9 +204,11 @@ class Oracle:
         self.runs = {run.run_id: run for run in world.runs}
         self.versions: dict[str, tuple[str | None, str | None]] = {}
         self.policies: dict[str, str | None] = {}
-        kept = [c for c in world.kept if c.seen_in == "chunks"]
         in_table = {(c.chunk_id, c.version, c.policy) for c in world.table}
-        kept_since = {(c.chunk_id, c.version, c.policy): c.first_seen for c in kept}
+        kept_since = {(c.chunk_id, c.version, c.policy): c.first_seen for c in world.kept}
+        kept = [c for c in world.kept if c.seen_in == "chunks"]
+        hits = [c for c in world.kept if c.seen_in == "hits"]
+        kept += [replace(c, spans=None) for c in hits if (c.chunk_id, c.version, c.policy) in in_table]
         self.known: dict[str, list[Known]] = {}
         for is_from_table, chunks in ((True, world.table), (False, kept)):
             for c in chunks:
@@ -280,7 +281,7 @@ class Oracle:
         version, policy = self.version(run), self.policy(run)
         is_current, is_earlier = self.is_current(run), self.is_earlier(run)
         known = self.known.get(chunk_id, [])
-        label = next((one for one in known if says_something(one.chunk.spans)), known[0] if known else None)
+        label = self.first_seen(chunk_id)
         for one in known:
             c = one.chunk
             if c.version != version or (policy is not None and c.policy not in {"", policy}):
@@ -288,8 +289,8 @@ class Oracle:
             if (is_current and not one.is_in_table) or (is_earlier and one.is_in_table):
                 continue
             assert label is not None
-            is_same = label.chunk.doc_id == c.doc_id and label.chunk.spans == c.spans and says_something(c.spans)
-            if (label.chunk.version, label.chunk.policy) == (c.version, c.policy) or is_same:
+            is_same = label.doc_id == c.doc_id and label.spans == c.spans and says_something(c.spans)
+            if (label.version, label.policy) == (c.version, c.policy) or is_same:
                 return "own"
         if known or is_current:
             return "foreign"
@@ -391,17 +392,21 @@ class Oracle:
 
     def place_of_chunk(self, chunk_id: str) -> tuple[str | None, Any]:
         """The document and the spans of an expected chunk, as far as they are known."""
-        known = self.known.get(chunk_id, [])
-        for one in known:
-            if says_something(one.chunk.spans):
-                return one.chunk.doc_id, one.chunk.spans
-        docs = {one.chunk.doc_id for one in known if one.chunk.doc_id}
-        sighted = [seen for seen in self.sightings(chunk_id) if not docs or seen.doc in {*docs, None}]
+        label = self.first_seen(chunk_id)
+        doc = label.doc_id or None if label else None
+        if label and says_something(label.spans):
+            return doc, label.spans
+        sighted = [seen for seen in self.sightings(chunk_id) if doc is None or seen.doc in {doc, None}]
         for seen in sighted:
             if seen.spans is not None:
-                return seen.doc or min(docs, default=None), seen.spans
-        named = [*(one.chunk.doc_id for one in known), *(seen.doc for seen in sighted)]
-        return next((doc for doc in named if doc), None), None
+                return seen.doc or doc, seen.spans
+        return doc or next((seen.doc for seen in sighted if seen.doc), None), None
+
+    def first_seen(self, chunk_id: str) -> Chunk | None:
+        """The first row of a chunk that the tables knew, with what was kept of it where it has no usable spans."""
+        known = self.known.get(chunk_id, [])
+        same = [one.chunk for one in known if one.key == known[0].key]
+        return next((c for c in same if says_something(c.spans)), same[0] if same else None)
 
     def expected_places(self, entry: Mapping[str, Any]) -> tuple[list[ExpectedPlace], set[str]]:
         """Where the right text stands, and in which documents."""
@@ -525,11 +530,13 @@ class Oracle:
         return has_labels and judged.matching != "unmatched"
 
     def is_measured(self, run: Run, matching: str, together: Sequence[Run]) -> bool:
-        """Are the sizes known of any ranking that counts?"""
+        """Are the sizes known of any ranking?"""
         for query_id, row in run.rows.items():
-            if query_id in self.labels and hits_of(row):
+            if hits_of(row):
                 judged = self.judge(run, query_id, matching, together)
-                if self.is_about_chunks(judged, query_id) and self.within(run, query_id, judged) is not None:
+                if query_id not in self.labels or not self.is_about_chunks(judged, query_id):
+                    judged = replace(judged, correct=())
+                if self.within(run, query_id, judged) is not None:
                     return True
         return False
 
