@@ -3,7 +3,8 @@
 --          spans_text, tokens (null: not known)
 -- kind: table
 --
--- Several policies may know an id: the run's own comes first, then what the table holds now, then what was seen first.
+-- Several policies may know an id. Of those that know where it stands the run's own comes first, then what the table holds
+-- now, then what was seen first.
 WITH generations AS (
     SELECT chunker_version, policy_hash FROM run_chunkers
     UNION
@@ -24,6 +25,7 @@ candidates AS (
         ROW_NUMBER() OVER (
             PARTITION BY g.chunker_version, g.policy_hash, k.chunk_id
             ORDER BY
+                CASE WHEN k.spans_text IS NULL THEN 1 ELSE 0 END,
                 CASE WHEN k.policy_hash = g.policy_hash THEN 0 ELSE 1 END,
                 CASE WHEN k.is_in_table THEN 0 ELSE 1 END,
                 k.age
