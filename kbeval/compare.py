@@ -271,14 +271,17 @@ class _Compare:
         """The values of the queries that both runs have, metric by metric, in the order of the query ids."""
         columns = _tested_columns(scoring, self.options.only)
         values = ", ".join(f'a."{name}", b."{name}"' for name, _ in columns)
+        scoring.session.need("clusters")
         found = scoring.session.execute(
-            f"SELECT a.query_id, {values} FROM compared AS c"
+            "SELECT a.query_id, DENSE_RANK() OVER (ORDER BY COALESCE(k.cluster_id, a.query_id)) AS cluster_no,"
+            f" {values} FROM compared AS c"
             " JOIN query_scores AS a ON a.query_id = c.query_id AND a.run_id = $1"
             " JOIN query_scores AS b ON b.query_id = c.query_id AND b.run_id = $2"
+            " LEFT JOIN clusters AS k ON k.query_id = c.query_id"
             " WHERE c.in_both ORDER BY a.query_id",
             [self.run_a.run_id, self.run_b.run_id],
         ).fetchnumpy()
-        query_ids, *numbers = found.values()
+        query_ids, clusters, *numbers = found.values()
         sides = [_floats(column) for column in numbers]
         pairs = {
             name: Pairs(
@@ -287,6 +290,7 @@ class _Compare:
                 better=metric.better,
                 # Chunks of other sizes bring the same text in more or fewer hits.
                 decides=metric.across_chunkers or self.versions[0] == self.versions[1],
+                clusters=np.asarray(clusters, dtype=np.int64),
             )
             for place, (name, metric) in enumerate(columns)
         }
@@ -325,7 +329,7 @@ class _Compare:
         for name, inside in sorted(members.items()):
             aggregates = {run_id: found[name] for run_id, found in scored.slices.items() if name in found}
             chosen = np.array([query_id in inside for query_id in query_ids], dtype=bool)
-            part = {key: replace(one, a=one.a[chosen], b=one.b[chosen]) for key, one in pairs.items()}
+            part = {key: one.only(chosen) for key, one in pairs.items()}
             yield name, self._comparison(aggregates, part, [one for one in per_query if one.query_id in inside])
 
 

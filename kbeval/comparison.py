@@ -226,6 +226,7 @@ class CompareReport:
             "b": pl.Float64,
             "delta": pl.Float64,
             "n": pl.Int64,
+            "clusters": pl.Int64,
             "low": pl.Float64,
             "high": pl.Float64,
             "p": pl.Float64,
@@ -237,7 +238,9 @@ class CompareReport:
             for row in part.rows():
                 name = Name.parse(row.name)
                 one = row.significance
-                tested = (one.n, one.low, one.high, one.p, one.p_holm, one.holds) if one else (None,) * 6
+                tested: tuple[object, ...] = (None,) * 7
+                if one is not None:
+                    tested = (one.n, one.clusters, one.low, one.high, one.p, one.p_holm, one.holds)
                 numbers = (None if value is None else float(value) for value in (row.a, row.b, row.delta))
                 rows.append((slice_name, name.without_k, name.k, *numbers, *tested))
         return pl.DataFrame(rows, schema=schema, orient="row")

@@ -1,10 +1,10 @@
 """How large would a difference have to be to be found? The size at which kbeval's own tests hold in 80 % of trials.
 
-*The model.* Another trial draws as many queries anew. Each changes with the rate at which queries changed here, by an
-amount drawn from the changes that were seen here, whatever their direction; and a share q of the changes goes one
-way. The true mean difference is then rate × mean amount × (2q - 1). The smallest detectable one belongs to the q at
-which the test holds in that direction four times out of five. Where even q = 1 does not suffice, because too few
-queries change, the rate is raised instead, with all changes in one direction.
+*The model.* Another trial draws as many clusters anew, each a query or the queries of one group. Each changes with the
+rate at which clusters changed here, by an amount drawn from the changes that were seen here, whatever their direction;
+and a share q of the changes goes one way. The true mean difference is then rate × mean amount × (2q - 1). The smallest
+detectable one belongs to the q at which the test holds in that direction four times out of five. Where even q = 1 does
+not suffice, because too few clusters change, the rate is raised instead, with all changes in one direction.
 
 *The test* is the one that is used: McNemar's mid-p where a metric is 0 or 1, flipped signs elsewhere, at the level
 that Holm's correction asks of the smallest p (0.05 / numbers tested, as many as changed differently here), which is
@@ -59,14 +59,14 @@ class Rule:
 
     @property
     def fewest(self) -> int | None:
-        """So many queries must change, all in one direction, before the test can hold; None: no number is enough."""
+        """So many clusters must change, all in one direction, before the test can hold; None: no number is enough."""
         if self.test == SIGN_FLIP and self.level * (self.resamples + 1) < 1:
             return None  # the smallest p that so few flips can give is larger
         return math.ceil(math.log2((1 if self.test == MCNEMAR else 2) / self.level))
 
 
 def detectable(sizes: Ints, counts: Ints, n: int, rule: Rule) -> float | None:
-    """The smallest mean difference that n queries would show, in the unit of `sizes`: how far queries changed, and
+    """The smallest mean difference that n clusters would show, in the unit of `sizes`: how far clusters changed, and
     how many by each. None where so few changed that no test could hold.
     """
     changed, fewest = int(counts.sum()), rule.fewest
@@ -93,11 +93,11 @@ def _crossing(power: Callable[[float], float], low: float, high: float) -> float
     return high
 
 
-# --- how many queries change -------------------------------------------------------------------------
+# --- how many clusters change ------------------------------------------------------------------------
 
 
 def _at_least(fewest: int, n: int, rate: float) -> float:
-    """How probable is it that so many of n queries change?"""
+    """How probable is it that so many of n clusters change?"""
     if rate >= 1:
         return 1.0
     logs = _logs_of_choices(n, np.arange(min(fewest, n + 1)))

@@ -1,9 +1,16 @@
-"""Can a difference be believed? Resampling over the queries that two runs share, a pair of values each.
+"""Can a difference be believed? Tests over the queries that two runs share, a pair of values each.
 
-Only the distinct differences and how often each occurs matter, so resampling draws counts instead of queries: the
-same distribution as drawing queries one by one, at a cost that hardly grows with their number. Differences are held
-as whole numbers, so that sums are exact and no order of rows changes a byte. Everything is seeded; where there are
-few queries, all possible resamples are enumerated instead.
+Queries of one group move together, so they count as one cluster: what is tested are the sums of their differences. A
+query without a group is a cluster by itself.
+
+*p* is the chance of a difference as large as this one if the names of the runs meant nothing: from flipping the sign
+of each cluster's sum, or, for metrics of 0 and 1 without groups, McNemar's mid-p. *The interval* says how far the true
+mean difference may be from the one seen; `kbeval.intervals` says how. They answer two questions, and neither is
+derived from the other.
+
+Only the distinct sums and how often each occurs matter, so flips are drawn as counts instead of cluster by cluster: the
+same distribution, at a cost that hardly grows with their number. Differences are held as whole numbers, so that sums
+are exact and no order of rows changes a byte. Everything is seeded; where there are few, all flips are enumerated.
 """
 
 from __future__ import annotations
@@ -19,13 +26,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbeval.exact import rounded
+from kbeval.intervals import interval
 from kbeval.metrics import HIGHER, NEITHER
 from kbeval.power import MCNEMAR, SIGN_FLIP, Rule, detectable
 
 RESAMPLES = 10_000
 SEED = 1
-CONFIDENCE = 0.95
 ALPHA = 0.05
+# With fewer clusters than this an interval is rough.
+ROUGH = 10
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -33,10 +42,9 @@ Ints = NDArray[np.int64]
 # Sums of whole numbers stay exact below this, in integers and in floats.
 _EXACT = 2**52
 _FINEST = 9
-# Enumerate up to this many: 2^13 signs, 5^5 resamples.
+# Enumerate up to this many: 2^13 signs.
 _ENUMERATED_FLIPS = 13
-_ENUMERATED_QUERIES = 5
-# More distinct differences than this, and drawing queries one by one is faster than drawing counts.
+# More distinct sums than this, and drawing them one by one is faster than drawing counts.
 _MANY = 400
 _BLOCK = 2_000_000
 
@@ -50,11 +58,18 @@ class Pairs:
     better: str = HIGHER
     # False: the number is shown, but a difference in it is no evidence of quality.
     decides: bool = True
+    # The number of the cluster that each query belongs to; None: each is one by itself.
+    clusters: Ints | None = None
+
+    def only(self, chosen: NDArray[np.bool_]) -> Pairs:
+        """Those of some queries."""
+        clusters = None if self.clusters is None else self.clusters[chosen]
+        return replace(self, a=self.a[chosen], b=self.b[chosen], clusters=clusters)
 
 
 @dataclass(frozen=True)
 class Changes:
-    """How far queries changed, whatever the direction, how many by each amount, and how many units make one."""
+    """How far clusters changed, whatever the direction, how many by each amount, and how many units make one."""
 
     sizes: Ints
     counts: Ints
@@ -68,9 +83,13 @@ class Significance:
     n: int
     # How many of them differ.
     changed: int
+    # How many clusters they are, and how many of those differ.
+    clusters: int
+    clusters_changed: int
     mean_delta: float
-    low: float
-    high: float
+    # The limits of the 95 % interval; None where there is none.
+    low: float | None
+    high: float | None
     # The test, and the level that p must reach to hold whatever the other numbers say.
     rule: Rule
     p: float
@@ -89,8 +108,18 @@ class Significance:
 
     @property
     def needed(self) -> int | None:
-        """How many queries would have to change, all in one direction, before p can hold; None: no number of them."""
+        """How many clusters would have to change, all in one direction, before p can hold; None: no number of them."""
         return self.rule.fewest
+
+    @property
+    def is_grouped(self) -> bool:
+        """Are some of the queries one cluster together?"""
+        return self.clusters < self.n
+
+    @property
+    def is_rough(self) -> bool:
+        """Does the interval rest on few clusters?"""
+        return self.clusters < ROUGH
 
     @property
     def direction(self) -> str | None:
@@ -106,18 +135,21 @@ class Significance:
 
     @cached_property
     def detectable(self) -> float | None:
-        """The mean difference that would hold in 80 % of trials, as `kbeval.power` says; None where fewer queries
+        """The mean difference that would hold in 80 % of trials, as `kbeval.power` says; None where fewer clusters
         changed than the test needs.
         """
-        size = detectable(self.changes.sizes, self.changes.counts, self.n, self.rule)
-        return None if size is None else _stored(Fraction(size) / self.changes.scale)
+        size = detectable(self.changes.sizes, self.changes.counts, self.clusters, self.rule)
+        return None if size is None else _stored(Fraction(size) * self.clusters / self.n / self.changes.scale)
 
     def to_dict(self) -> dict[str, object]:
         return {
             "n": self.n,
             "changed": self.changed,
+            "clusters": self.clusters,
+            "clusters_changed": self.clusters_changed,
             "mean_delta": self.mean_delta,
-            "interval": [self.low, self.high],
+            "interval": None if self.low is None else [self.low, self.high],
+            "rough": self.is_rough,
             "test": self.test,
             "p": self.p,
             "p_sign_flip": self.p_sign_flip,
@@ -159,6 +191,7 @@ class Verdict:
             "metric": self.metric,
             "n": self.n,
             "changed": 0 if one is None else one.changed,
+            "clusters": 0 if one is None else one.clusters,
             "needed": None if one is None else one.needed,
             "detectable": self.detectable,
         }
@@ -173,7 +206,7 @@ def assess(metrics: Mapping[str, Pairs], *, resamples: int = RESAMPLES, seed: in
     Numbers that changed alike for every query, or exactly the other way round, are one number under several names and
     are corrected for once. Which ones do is seen in the values: a declaration could be wrong for the rows at hand, and
     a metric of one's own would need one. Seeing it is not cheating, because it does not depend on which run is
-    which: swapping the names of the runs for any query changes the sign in all of its numbers at once.
+    which: swapping the names of the runs for any cluster changes the sign in all of its numbers at once.
     """
     found: dict[str, Significance] = {}
     first_of: dict[tuple[str, bytes], str] = {}
@@ -182,7 +215,7 @@ def assess(metrics: Mapping[str, Pairs], *, resamples: int = RESAMPLES, seed: in
         applies = ~(np.isnan(pairs.a) | np.isnan(pairs.b))
         if not applies.any():
             continue
-        one = _tested(replace(pairs, a=pairs.a[applies], b=pairs.b[applies]), resamples=resamples, seed=seed)
+        one = _tested(pairs.only(applies), resamples=resamples, seed=seed)
         found[name] = one
         if one.decides:
             first = first_of.setdefault((one.test, _fingerprint(pairs)), name)
@@ -215,26 +248,55 @@ def verdict(significance: Mapping[str, Significance], headline: str | None) -> V
 def _tested(pairs: Pairs, *, resamples: int, seed: int) -> Significance:
     a, b = pairs.a, pairs.b
     units, scale = _whole_numbers(b - a)
-    n = len(units)
-    values, counts = np.unique(units, return_counts=True)
+    n, changed = len(units), int(np.count_nonzero(units))
+    sums, sizes = _clustered(units, pairs.clusters)
+    values, counts = np.unique(sums, return_counts=True)
     changes = _changes(values, counts, scale)
-    low, high = _interval(values, counts, resamples, seed)
-    p_sign_flip = _sign_flip(values, counts, resamples, seed)
     is_binary = bool(np.isin(a, (0, 1)).all() and np.isin(b, (0, 1)).all())
-    p = mcnemar_mid_p(int(((a == 0) & (b == 1)).sum()), int(((a == 1) & (b == 0)).sum())) if is_binary else p_sign_flip
+    p_sign_flip = _sign_flip(values, counts, changed, resamples, seed)
+    by_mcnemar = is_binary and len(sums) == n
+    p = mcnemar_mid_p(int((b > a).sum()), int((b < a).sum())) if by_mcnemar else p_sign_flip
+    low, high = _limits(pairs, sums, sizes, scale, is_binary=is_binary)
     return Significance(
         n=n,
-        changed=int(changes.counts.sum()),
-        mean_delta=_stored(Fraction(int(values @ counts), n) / scale),
-        low=_stored(Fraction(low, n) / scale),
-        high=_stored(Fraction(high, n) / scale),
-        rule=Rule(MCNEMAR if is_binary else SIGN_FLIP, ALPHA, resamples),
+        changed=changed,
+        clusters=len(sums),
+        clusters_changed=int(changes.counts.sum()),
+        mean_delta=_stored(Fraction(int(units.sum()), n) / scale),
+        low=low,
+        high=high,
+        rule=Rule(MCNEMAR if by_mcnemar else SIGN_FLIP, ALPHA, resamples),
         p=p,
         p_sign_flip=_stored(Fraction(p_sign_flip)),
         better=pairs.better,
         decides=pairs.decides and pairs.better != NEITHER,
         changes=changes,
     )
+
+
+def _clustered(units: Ints, clusters: Ints | None) -> tuple[Ints, Ints]:
+    """The sum of each cluster's differences, and how many queries it has."""
+    if clusters is None:
+        return units, np.ones(len(units), dtype=np.int64)
+    _, place, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
+    sums = np.bincount(place, weights=units).astype(np.int64)
+    # A third is no whole number of units: each is off by half of one at most, and what adds up to nothing must do so.
+    off = np.bincount(place, weights=units != 0) / 2
+    return np.where(np.abs(sums) <= off, 0, sums), sizes
+
+
+def _limits(
+    pairs: Pairs, sums: Ints, sizes: Ints, scale: Fraction, *, is_binary: bool
+) -> tuple[float | None, float | None]:
+    largest = 1.0 if is_binary else float(max(np.abs(pairs.a).max(), np.abs(pairs.b).max()))
+    found = interval(sums, sizes, largest=max(1.0, largest * float(scale)), is_binary=is_binary)
+    if found is None:
+        return None, None
+    low, high = (_stored(Fraction(limit) / scale) for limit in found)
+    if min(pairs.a.min(), pairs.b.min()) < 0 or largest > 1:
+        return low, high
+    # Shares of something: no mean of them can move further.
+    return max(-1.0, low), min(1.0, high)
 
 
 def _corrected(one: Significance, p_holm: float | None, family: int, same_as: str | None) -> Significance:
@@ -280,7 +342,7 @@ def _whole_numbers(deltas: Floats) -> tuple[Ints, Fraction]:
     largest = float(np.abs(deltas).max())
     if largest < 10.0**-_FINEST:
         # Float noise, not a difference.
-        return np.zeros(len(deltas), dtype=np.int64), Fraction(1)
+        return np.zeros(len(deltas), dtype=np.int64), Fraction(10) ** _FINEST
     exponent = min(_FINEST, math.floor(math.log10(_EXACT / (largest * len(deltas)))))
     scale = Fraction(10) ** exponent
     return np.rint(deltas * float(scale)).astype(np.int64), scale
@@ -295,70 +357,23 @@ def _stored(value: Fraction) -> float:
 # --- resampling --------------------------------------------------------------------------------------
 
 
-def _interval(values: Ints, counts: Ints, resamples: int, seed: int) -> tuple[int, int]:
-    """The 95 % percentile bootstrap interval of the sum."""
-    if _is_turned_round(values, counts):
-        # Always drawn in the same orientation, so that swapping the runs mirrors the interval exactly.
-        low, high = _interval(-values[::-1], counts[::-1], resamples, seed)
-        return -high, -low
-    n = int(counts.sum())
-    if n <= _ENUMERATED_QUERIES:
-        every = np.array(list(itertools.product(np.repeat(values, counts), repeat=n)), dtype=np.int64)
-        sums = every.sum(axis=1)
-    else:
-        generator = np.random.default_rng(seed)
-        blocks = _drawn_one_by_one if len(values) > _MANY else _drawn_as_counts
-        sums = np.concatenate(list(blocks(generator, values, counts, resamples)))
-    sums.sort()
-    outside = math.floor(len(sums) * (1 - CONFIDENCE) / 2)
-    low, high = int(sums[outside]), int(sums[len(sums) - 1 - outside])
-    if _pairs_of(values, counts) == _mirrored(values, counts):
-        # Its own mirror image: the draws are not quite, so the wider side counts for both.
-        return -max(-low, high), max(-low, high)
-    return low, high
-
-
-def _is_turned_round(values: Ints, counts: Ints) -> bool:
-    total = int(values @ counts)
-    return total < 0 if total else _pairs_of(values, counts) > _mirrored(values, counts)
-
-
-def _pairs_of(values: Ints, counts: Ints) -> list[tuple[int, int]]:
-    return list(zip(values.tolist(), counts.tolist(), strict=True))
-
-
-def _mirrored(values: Ints, counts: Ints) -> list[tuple[int, int]]:
-    return [(-value, count) for value, count in reversed(_pairs_of(values, counts))]
-
-
-def _drawn_as_counts(generator: np.random.Generator, values: Ints, counts: Ints, resamples: int) -> Iterator[Ints]:
-    n = int(counts.sum())
-    for size in _blocks(resamples, len(values)):
-        yield generator.multinomial(n, counts / n, size=size) @ values
-
-
-def _drawn_one_by_one(generator: np.random.Generator, values: Ints, counts: Ints, resamples: int) -> Iterator[Ints]:
-    every = np.repeat(values, counts)
-    for size in _blocks(resamples, len(every)):
-        yield every[generator.integers(len(every), size=(size, len(every)))].sum(axis=1)
-
-
 def _changes(values: Ints, counts: Ints, scale: Fraction) -> Changes:
     sizes, place = np.unique(np.abs(values), return_inverse=True)
     each = np.bincount(place, weights=counts).astype(np.int64)
     return Changes(sizes[sizes > 0], each[sizes > 0], scale)
 
 
-def _sign_flip(values: Ints, counts: Ints, resamples: int, seed: int) -> float:
-    """If the names of the runs meant nothing, each difference might as well have the other sign: how often is the
-    sum then as far from zero as it is? (b + 1) / (B + 1) for b of B flips, the real signs being the one beside them.
+def _sign_flip(values: Ints, counts: Ints, inexact: int, resamples: int, seed: int) -> float:
+    """If the names of the runs meant nothing, each cluster might as well have the other sign: how often is the sum
+    then as far from zero as it is? (b + 1) / (B + 1) for b of B flips, the real signs being the one next to them.
+    `inexact`: how many whole numbers the values are sums of.
     """
     observed = abs(int(values @ counts))
     changes = _changes(values, counts, Fraction(1))
     sizes, each = changes.sizes, changes.counts
     moving = int(each.sum())
-    # A third is no whole number of units: each is off by half of one at most, and sums that are equal must count so.
-    observed -= moving
+    # Each is off by half a unit at most, and sums that are equal must count so.
+    observed -= inexact
     if moving <= _ENUMERATED_FLIPS:
         every = np.repeat(sizes, each)
         signs = np.array(list(itertools.product((1, -1), repeat=moving)), dtype=np.int64)

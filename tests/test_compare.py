@@ -285,7 +285,11 @@ def test_the_other_order_mirrors_everything(queries: list[tuple[Any, Any, bool, 
         assert one_row.delta == (None if other_row.delta is None else -other_row.delta)
         one_test, other_test = one_row.significance, other_row.significance
         if one_test is not None and other_test is not None:
-            assert (one_test.low, one_test.high, one_test.p) == (-other_test.high, -other_test.low, other_test.p)
+            assert one_test.p == other_test.p
+            if one_test.low is None or other_test.low is None or other_test.high is None:
+                assert one_test.low is one_test.high is other_test.low is other_test.high is None
+            else:
+                assert (one_test.low, one_test.high) == (-other_test.high, -other_test.low)
     mirror = {"better": "worse", "worse": "better"}
     assert back.verdict.answer == mirror.get(there.verdict.answer, there.verdict.answer)
 
@@ -565,6 +569,74 @@ def test_few_changes_are_said_to_be_too_few_whatever_their_size(workspace: Works
     )
     detail = report.to_dict()["verdict_detail"]
     assert (detail["changed"], detail["needed"], detail["detectable"]) == (4, 6, None)
+
+
+# --- groups of queries -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def paraphrased(workspace: Workspace) -> Workspace:
+    """Eleven questions, ten of them in five words each; the first six are found in B alone, in any words."""
+    labels = [
+        {"id": f"q{n:02}-{words}", "group": f"g{n}", "expected_chunk_ids": ["c"], "category": "x" if n < 4 else "y"}
+        for n in range(10)
+        for words in range(5)
+    ]
+    # A group of the name of another query is still another one.
+    workspace.add_golden(*labels, {"id": "g0", "expected_chunk_ids": ["c"], "category": "y"})
+    ids = [str(label["id"]) for label in labels]
+    found = {query_id: ranking(1 if query_id < "q06" else 2) for query_id in ids}
+    workspace.add_run("a", {"g0": ranking(2)} | {query_id: ranking(2) for query_id in ids})
+    workspace.add_run("b", {"g0": ranking(2)} | found)
+    return workspace
+
+
+def test_queries_of_one_group_count_as_one(paraphrased: Workspace) -> None:
+    mrr = compare(paraphrased, only=("mrr",)).to_dict()["significance"]["mrr"]
+    assert (mrr["n"], mrr["changed"], mrr["clusters"], mrr["clusters_changed"]) == (51, 30, 11, 6)
+    # Six of six groups, not thirty of thirty queries.
+    assert (mrr["test"], mrr["p"], mrr["needed"]) == ("sign-flip", 0.0313, 6)
+    hit = compare(paraphrased, only=("hit@1",)).whole.significance["hit_at_k.1"]
+    assert (hit.test, hit.p) == ("sign-flip", 0.0313)
+
+
+def test_how_many_groups_there_are_is_said(paraphrased: Workspace) -> None:
+    report = compare(paraphrased)
+    assert report.to_dict()["verdict_detail"]["clusters"] == 11
+    assert (
+        verdict_sentence(report.whole)
+        == "no detectable difference: too few groups changed to tell: 6 of 11 did in mrr,"
+        " at least 7 of 11 would have to change in one direction"
+    )
+    assert "51 queries in 11 groups: a group counts as one" in legend(report.whole)
+    columns, rows = delta_table(report.whole)
+    assert [row[[column.title for column in columns].index("groups")] for row in rows if row[0] == "mrr"] == [11]
+    (row,) = report.deltas_frame().filter(pl.col("metric") == "mrr").rows(named=True)
+    assert (row["n"], row["clusters"]) == (51, 11)
+
+
+def test_slices_have_groups_of_their_own_and_few_are_rough(paraphrased: Workspace) -> None:
+    report = compare(paraphrased, scoring=ScoreOptions(by="category"), only=("mrr",))
+    found = {name: part.significance["mrr"] for name, part in report.slices.items()}
+    assert {name: (one.n, one.clusters, one.is_rough) for name, one in found.items()} == {
+        "x": (20, 4, True),
+        "y": (31, 7, True),
+    }
+    columns, rows = slice_table(report)
+    assert [row[[column.title for column in columns].index("groups")] for row in rows] == [4, 7]
+    # All of them moved by one half: there is no spread to see.
+    intervals = [row[[column.name for column in columns].index("interval")] for row in rows]
+    assert intervals[0] is None
+    assert str(intervals[1]).startswith("~")
+    assert verdict_sentence(report.slices["x"]).endswith("20 queries in 4 groups are too few to show any")
+    assert "rough" not in legend(report.whole)
+    assert "~: fewer than 10 queries or groups of queries, so the interval is rough" in legend(report.slices["y"])
+
+
+def test_without_groups_nothing_is_said_of_them(fixed_pair: Workspace) -> None:
+    report = compare(fixed_pair, "run-a", "run-b")
+    assert "in 3 groups" not in legend(report.whole)
+    assert "groups" not in [column.title for column in delta_table(report.whole)[0]]
 
 
 # --- may they be compared? ---------------------------------------------------------------------------

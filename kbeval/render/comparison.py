@@ -11,27 +11,41 @@ from kbeval.model import Number
 from kbeval.names import short_name
 from kbeval.overlap import SIDES
 from kbeval.render.table import Cell, Column, json_text, render
-from kbeval.stats import ALPHA, BETTER, MIXED, NO_DIFFERENCE, WORSE, Significance
+from kbeval.stats import ALPHA, BETTER, MIXED, NO_DIFFERENCE, ROUGH, WORSE, Significance
 from kbeval.text import counted, markdown
 
 # A report is for reading: of ten thousand wins the first hundred will do.
 MOST_ROWS = 100
 # By how much rounding alone may part a difference of two numbers from the mean of differences.
 _ROUNDED = 2e-4
+_ROUGHLY = "~"
 _DIFFERS, _OTHER_CHUNKS = "(differs?)", "(other chunks)"
 
 Table = tuple[list[Column], list[list[Cell]]]
 
-# A number in both runs, and how far it can be believed.
-_TESTED = (
-    Column("metric"),
-    Column("a", "A", right=True),
-    Column("b", "B", right=True),
-    Column("delta", right=True),
-    Column("interval", "95 % interval", right=True),
-    Column("n", "queries", right=True),
-    Column("p", right=True),
-)
+
+def _tested_columns(*parts: Comparison) -> list[Column]:
+    """A number in both runs, and how far it can be believed; groups of queries where there are any."""
+    grouped = any(one.is_grouped for part in parts for one in part.significance.values())
+    return [
+        Column("metric"),
+        Column("a", "A", right=True),
+        Column("b", "B", right=True),
+        Column("delta", right=True),
+        Column("interval", "95 % interval", right=True),
+        Column("n", "queries", right=True),
+        *([Column("clusters", "groups", right=True)] if grouped else []),
+        Column("p", right=True),
+        Column("holds", ""),
+    ]
+
+
+def _tested_cells(one: Significance | None, columns: Sequence[Column]) -> list[Cell]:
+    """The cells of these columns from the interval on."""
+    cells: dict[str, Cell] = {"interval": None, "n": None, "clusters": None, "p": None, "holds": ""}
+    if one is not None:
+        cells |= {"interval": _interval(one), "n": one.n, "clusters": one.clusters, "p": _p(one.p), "holds": _says(one)}
+    return [cells[column.name] for column in columns if column.name in cells]
 
 
 # --- sentences ---------------------------------------------------------------------------------------
@@ -66,17 +80,24 @@ def _why_nothing_decides(part: Comparison) -> str:
 
 
 def _what_would_show(name: str, one: Significance, tested: int) -> str:
-    queries = counted(one.n, "query", "queries")
+    queries = _queries(one)
     if one.needed is None:
         return f"with {tested:,} numbers tested no change in {name} can hold; name fewer with --only"
-    if one.needed > one.n:
+    if one.needed > one.clusters:
         return f"{queries} {'is' if one.n == 1 else 'are'} too few to show any"
     if one.detectable is None:
+        what = "groups" if one.is_grouped else "queries"
         return (
-            f"too few queries changed to tell: {one.changed:,} of {one.n:,} did in {name}, at least {one.needed} of"
-            f" {one.n:,} would have to change in one direction"
+            f"too few {what} changed to tell: {one.clusters_changed:,} of {one.clusters:,} did in {name}, at least"
+            f" {one.needed} of {one.clusters:,} would have to change in one direction"
         )
     return f"with {queries} a change in {name} would show from about {one.detectable:.4f} on"
+
+
+def _queries(one: Significance) -> str:
+    """`100 queries in 20 groups`. A query without a group is one by itself."""
+    queries = counted(one.n, "query", "queries")
+    return f"{queries} in {counted(one.clusters, 'group')}" if one.is_grouped else queries
 
 
 def _some(names: Sequence[str], most: int = 4) -> str:
@@ -117,7 +138,7 @@ def counts_sentence(part: Comparison) -> str:
 
 
 def legend(part: Comparison) -> str:
-    """What the words beside the numbers mean."""
+    """What the words next to the numbers mean, and what a group of queries counts for."""
     every = part.significance.values()
     tested = counted(_tested(part), "number")
     alike = " (numbers that changed alike count once)" if any(one.same_as for one in every) else ""
@@ -129,6 +150,11 @@ def legend(part: Comparison) -> str:
         words += f" · {_OTHER_CHUNKS}: counts chunks, so it does not decide between chunkers"
     if any(map(_is_over_others, part.rows())):
         words += " · intervals are over the queries that have a number in both runs, deltas over those of each"
+    if any(one.is_rough and one.low is not None for one in every):
+        words += f" · {_ROUGHLY}: fewer than {ROUGH} queries or groups of queries, so the interval is rough"
+    if grouped := [one for one in every if one.is_grouped]:
+        most = max(grouped, key=lambda one: one.n)
+        words += f" · {_queries(most)}: a group counts as one, so p is from flipping the signs of whole groups"
     return words
 
 
@@ -145,16 +171,15 @@ def delta_table(part: Comparison, only: Collection[str] | None = None) -> Table:
     """One row per number, with direction, interval and whether it holds. `only`: the numbers to show; without it,
     those that either run has.
     """
-    columns = [*_TESTED, Column("holds", "")]
+    columns = _tested_columns(part)
     rows: list[list[Cell]] = []
     for row in part.rows():
         if only is not None and row.name not in only:
             continue
-        one = row.significance
-        tested = [_interval(one), one.n, _p(one.p), _says(one)] if one is not None else [None, None, None, ""]
         if only is None and row.a is None and row.b is None:
             continue
         delta = None if row.a is None or row.b is None else row.exact_delta
+        tested = _tested_cells(row.significance, columns)
         rows.append([short_name(row.name), row.a, row.b, _signed(delta), *tested])
     return columns, rows
 
@@ -165,8 +190,10 @@ def _signed(value: Number) -> str | None:
     return "0" if not value else f"{value:+,}" if isinstance(value, int) else f"{value:+.4f}"
 
 
-def _interval(one: Significance) -> str:
-    return f"{one.low:+.4f} to {one.high:+.4f}" if one.low or one.high else "0"
+def _interval(one: Significance) -> str | None:
+    if one.low is None or one.high is None:
+        return None
+    return f"{_ROUGHLY if one.is_rough else ''}{one.low:+.4f} to {one.high:+.4f}"
 
 
 def _p(value: float) -> str:
@@ -205,8 +232,7 @@ def slice_table(report: CompareReport) -> Table:
     """One row a slice: the headline number and the verdict."""
     columns = [
         Column("slice", report.sliced_by),
-        *_TESTED,
-        Column("holds", ""),
+        *_tested_columns(*report.slices.values()),
         Column("verdict", width=60),
         Column("kinds", "W/D/L/R", right=True),
     ]
@@ -215,13 +241,11 @@ def slice_table(report: CompareReport) -> Table:
         kinds = "/".join(str(number) for number in part.counts.values())
         metric = part.verdict.metric
         found = next((row for row in part.rows() if row.name == metric), None)
-        if found is None or found.significance is None:
-            rows.append([name, None, None, None, None, None, 0, None, "", part.verdict.answer, kinds])
-            continue
-        one = found.significance
-        numbers: list[Cell] = [found.a, found.b, _signed(found.exact_delta)]
-        tested: list[Cell] = [_interval(one), one.n, _p(one.p), _says(one)]
-        rows.append([name, short_name(found.name), *numbers, *tested, part.verdict.answer, kinds])
+        one = None if found is None else found.significance
+        numbers: list[Cell] = [None] * 4
+        if found is not None and one is not None:
+            numbers = [short_name(found.name), found.a, found.b, _signed(found.exact_delta)]
+        rows.append([name, *numbers, *_tested_cells(one, columns), part.verdict.answer, kinds])
     return columns, rows
 
 

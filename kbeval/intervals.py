@@ -1,0 +1,122 @@
+"""How far may the mean difference be from what was seen? A 95 % interval that covers, for few queries too.
+
+Clusters are what is independent: a query, or the queries of one group together. Two intervals are made, and weighed by
+how many clusters did not change at all:
+
+*Where most clusters did not change*, what is not known is mostly how many will, and which way. Student's interval is
+blind to that: three queries that did not change show no variation. So the differences are held to be -r, 0 or +r, and
+the interval is Tango's score interval for paired proportions. For a metric of 0 and 1, r is 1 and it is that interval.
+Elsewhere r is the size that gives the same mean and the same mean square as the differences do, with half a change
+more than was seen, as large as the largest value: where few changes were seen, a larger one may have been missed.
+
+*Where every cluster changed*, and by different amounts, it is Student's interval, with the jackknife's variance, which
+holds for groups of different sizes too.
+
+In between the limits are weighed: the score interval by the share of the queries in clusters that did not change,
+Student's by the rest. Where all changes are of one size it is the score interval alone. There is no interval where
+nothing can be known about the spread: from one cluster (or one that outweighs all others), or where all values moved
+by the same amount and the metric is not one of 0 and 1.
+
+Only sums that no order changes go in, and every step gives the mirror image for the mirror image, so that swapping the
+runs swaps the limits.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONFIDENCE = 0.95
+
+Ints = NDArray[np.int64]
+
+_Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+# As many changes as large as the largest value are taken for missed.
+_MISSED = 0.5
+_FEWEST = 2
+_HALVINGS = 60
+_NODES = 64
+
+
+def interval(sums: Ints, sizes: Ints, *, largest: float, is_binary: bool) -> tuple[float, float] | None:
+    """The limits of the mean difference; None where none can be had.
+
+    sums, sizes: each cluster's sum of differences, and of how many queries. largest: the largest value that any query
+    has in either run. is_binary: all values are 0 or 1. All are in the same unit, and differences of less than one
+    unit are none.
+    """
+    total = int(sizes.sum())
+    # As many clusters of one size would tell as much.
+    weight = total**2 / int(sizes @ sizes)
+    if weight < _FEWEST:
+        return None
+    moved = np.abs(sums) / sizes
+    changed = moved > 0
+    is_one_size = bool(np.ptp(moved[changed]) <= 1) if changed.any() else True
+    if is_one_size and not is_binary and abs(int(sums.sum())) == int(np.abs(sums).sum()) and changed.all():
+        return None
+    mean = int(sums.sum()) / total
+    by_score = _by_score(sums, sizes, weight, largest)
+    if is_one_size:
+        return by_score
+    half = student(weight - 1) * _standard_error(sums, sizes, mean)
+    unchanged = int(sizes[~changed].sum()) / total
+    low, high = (
+        unchanged * score + (1 - unchanged) * limit
+        for score, limit in zip(by_score, (mean - half, mean + half), strict=True)
+    )
+    return low, high
+
+
+def _standard_error(sums: Ints, sizes: Ints, mean: float) -> float:
+    """The jackknife's: by how much the mean moves where one cluster is left out."""
+    moves = (sums - mean * sizes) / (int(sizes.sum()) - sizes)
+    return math.sqrt((1 - 1 / len(sums)) * math.fsum((moves**2).tolist()))
+
+
+def _by_score(sums: Ints, sizes: Ints, weight: float, largest: float) -> tuple[float, float]:
+    """Tango's interval for differences of -r, 0 and +r with the mean and the mean square of these."""
+    total = int(sizes.sum())
+    mean, far = int(sums.sum()) / total, int(np.abs(sums).sum()) / total
+    square = math.fsum((sums.astype(np.float64) ** 2).tolist()) / int(sizes @ sizes)
+    size = max(far, (weight * square + _MISSED * largest**2) / (weight * far + _MISSED * largest))
+    up, down = (weight * (far + side) / 2 / size for side in (mean, -mean))
+    return size * _lowest(up, down, weight), -size * _lowest(down, up, weight)
+
+
+def _lowest(up: float, down: float, n: float) -> float:
+    """The lowest difference of two paired proportions that n pairs, so many of which went up and down, do not speak
+    against. (T. Tango, Statistics in Medicine 17, 1998.)
+    """
+    low, high = -1.0, (up - down) / n
+    for _ in range(_HALVINGS):
+        true = (low + high) / 2
+        # How many would go down if that were the difference: the likeliest number.
+        linear = (2 * n - up + down) * true - up - down
+        down_then = (math.sqrt(max(0.0, linear**2 + 8 * n * down * true * (1 - true))) - linear) / (4 * n)
+        variance = n * max(0.0, 2 * down_then + true * (1 - true))
+        if (up - down - n * true) ** 2 <= _Z**2 * variance:
+            high = true
+        else:
+            low = true
+    return high
+
+
+@cache
+def student(freedom: float) -> float:
+    """Within how many standard errors Student's t stays as often as CONFIDENCE says, for one degree of freedom or more.
+
+    With t = √f tan φ, φ has the density cos φ to the power of f - 1.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(_NODES)
+    every = math.sqrt(math.pi) / 2 * math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2))
+    low, high = 0.0, math.pi / 2
+    for _ in range(_HALVINGS):
+        angle = (low + high) / 2
+        inside = angle / 2 * float(weights @ np.cos(angle / 2 * (nodes + 1)) ** (freedom - 1))
+        low, high = (angle, high) if inside < CONFIDENCE * every else (low, angle)
+    return math.sqrt(freedom) * math.tan(high)
