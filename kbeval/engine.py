@@ -19,22 +19,15 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import duckdb
 
 from kbeval.errors import KbevalError, UsageError
+from kbeval.memory import DEFAULT_MEMORY_LIMIT, megabytes, most_threads
 from kbeval.spilling import SpillFolder
 from kbeval.sqlfiles import Relation, called_macros, macros, relations
 
 if TYPE_CHECKING:
     import polars as pl
 
-# Small enough for a laptop and a CI machine; what does not fit is spilled to disk, compressed.
-DEFAULT_MEMORY_LIMIT = "400MB"
 COMPRESS_FROM_BYTES = 1_000_000_000
 _COMPRESSED = "work"
-
-# With less the engine cannot even begin.
-LEAST_MEGABYTES = 16
-
-_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(MB|MiB|GB|GiB|TB|TiB)", re.IGNORECASE)
-_MEGABYTES = {"m": 1, "g": 1_000, "t": 1_000_000}
 
 _WILD = re.compile(r"[\[*?]")
 
@@ -74,7 +67,6 @@ class Session:
 
         `is_shared`: two of our own threads work with it first (see `both`), each on one processor; until `all_for_one`.
         """
-        self._threads = threads
         self._is_shared = is_shared
         self._is_compressed = False
         self._loaders: dict[str, Loader] = {}
@@ -99,13 +91,7 @@ class Session:
         expected_bytes: int,
         reach: Sequence[Path],
     ) -> duckdb.DuckDBPyConnection:
-        size = _SIZE.fullmatch(memory_limit)
-        if size is None:
-            msg = f"memory limit {memory_limit!r} is not a size; write it like 400MB or 2GB"
-            raise UsageError(msg)
-        if float(size[1]) * _MEGABYTES[size[2][0].lower()] < LEAST_MEGABYTES:
-            msg = f"memory limit {memory_limit!r} is too small to work with; give {LEAST_MEGABYTES}MB or more"
-            raise UsageError(msg)
+        megabytes(memory_limit)
         connection = duckdb.connect(":memory:")
         undisturbed(connection, lambda: self._set_up(connection, threads, memory_limit, expected_bytes, reach))
         return connection
@@ -120,8 +106,10 @@ class Session:
     ) -> None:
         connection.execute("SET memory_limit = ?", [memory_limit])
         connection.execute("SET temp_directory = ?", [str(self._spill.path)])
-        if threads is not None or self._is_shared:
-            connection.execute("SET threads = ?", [1 if self._is_shared else threads])
+        # All processors where nothing else is asked for; never more threads than there is memory for.
+        ((processors,),) = connection.execute("SELECT current_setting('threads')").fetchall()
+        self._threads = min(threads or int(processors), most_threads(memory_limit))
+        connection.execute("SET threads = ?", [1 if self._is_shared else self._threads])
         # Results never depend on the order of rows, so the engine need not keep it.
         connection.execute("SET preserve_insertion_order = false")
         # It would draw its own bar on standard output, in the middle of the data.
@@ -258,10 +246,7 @@ class Session:
         """From here on every statement has all processors, and nothing can be set any more."""
         if not self._is_shared:
             return
-        if self._threads is None:
-            self.connection.execute("RESET threads")
-        else:
-            self.connection.execute("SET threads = ?", [self._threads])
+        self.connection.execute("SET threads = ?", [self._threads])
         self.connection.execute("SET lock_configuration = true")
 
     def beside(self) -> Self:
