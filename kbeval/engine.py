@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import duckdb
 
-from kbeval.errors import KbevalError, UsageError
-from kbeval.memory import DEFAULT_MEMORY_LIMIT, megabytes, most_threads
+from kbeval.errors import KbevalError, NotEnoughMemoryError, UsageError
+from kbeval.memory import DEFAULT_MEMORY_LIMIT, largest_row, most_threads
 from kbeval.spilling import SpillFolder
 from kbeval.sqlfiles import Relation, called_macros, macros, relations
 
@@ -62,12 +62,16 @@ class Session:
         on_step: Callable[[str], None] | None = None,
         reach: Sequence[Path] = (),
         is_shared: bool = False,
+        is_sparing: bool = False,
     ) -> None:
         """`reach`: folders and files that the session may read and write; nothing else, and by default nothing.
 
+        `is_sparing`: one thread, and rows are read one at a time, which takes the least memory and the most time.
         `is_shared`: two of our own threads work with it first (see `both`), each on one processor; until `all_for_one`.
         """
         self._is_shared = is_shared
+        self.is_sparing = is_sparing
+        self.largest_row = largest_row(memory_limit or DEFAULT_MEMORY_LIMIT)
         self._is_compressed = False
         self._loaders: dict[str, Loader] = {}
         self._choices: dict[str, Choice] = {}
@@ -91,7 +95,6 @@ class Session:
         expected_bytes: int,
         reach: Sequence[Path],
     ) -> duckdb.DuckDBPyConnection:
-        megabytes(memory_limit)
         connection = duckdb.connect(":memory:")
         undisturbed(connection, lambda: self._set_up(connection, threads, memory_limit, expected_bytes, reach))
         return connection
@@ -108,7 +111,7 @@ class Session:
         connection.execute("SET temp_directory = ?", [str(self._spill.path)])
         # All processors where nothing else is asked for; never more threads than there is memory for.
         ((processors,),) = connection.execute("SELECT current_setting('threads')").fetchall()
-        self._threads = min(threads or int(processors), most_threads(memory_limit))
+        self._threads = 1 if self.is_sparing else min(threads or int(processors), most_threads(memory_limit))
         connection.execute("SET threads = ?", [1 if self._is_shared else self._threads])
         # Results never depend on the order of rows, so the engine need not keep it.
         connection.execute("SET preserve_insertion_order = false")
@@ -280,8 +283,15 @@ class Session:
         try:
             return undisturbed(self.connection, task)
         except duckdb.OutOfMemoryException as error:
-            msg = f"not enough memory for this: {first_line(error)}; give more with --memory-limit"
-            raise KbevalError(msg) from error
+            raise NotEnoughMemoryError(self._want(error)) from error
+        except MemoryError as error:
+            msg = "not enough memory for this; give more with --memory-limit"
+            raise NotEnoughMemoryError(msg) from error
+        except duckdb.IOException as error:
+            # Questions and scores write nothing but what does not fit into memory.
+            if is_full(error):
+                raise NotEnoughMemoryError(self._want(error)) from error
+            raise
         except duckdb.FatalException as error:
             # It gives up for good where memory ends while it keeps something, and says no more than that it did.
             msg = f"the engine had to give up: {first_line(error)}; more memory may help: --memory-limit"
@@ -290,6 +300,14 @@ class Session:
             # The engine quotes data in its messages, and cuts it in the middle of a character.
             msg = "Invalid Input Error: a value is not what was expected"
             raise duckdb.InvalidInputException(msg) from error
+
+    def _want(self, error: duckdb.Error) -> str:
+        """What there is too little of, and what to do."""
+        if is_full(error):
+            folder = self._spill.path.parent.parent
+            why = "no room is left for what does not fit into memory"
+            return f"{why}, in {folder}: free some, name another folder with TMPDIR, or give more with --memory-limit"
+        return f"not enough memory for this: {first_line(error)}; give more with --memory-limit"
 
     def rows(self, sql: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
         """All rows of a query; for results that are small by nature."""
@@ -396,6 +414,11 @@ def verbatim(path: Path) -> str:
 def _names(paths: Iterable[Path]) -> list[str]:
     """What the engine asks about before it opens them: first the pattern, and then what it stands for."""
     return sorted({name for path in paths for name in (str(path.absolute()), verbatim(path.absolute()))})
+
+
+def is_full(error: BaseException) -> bool:
+    """Is a disk full, or a quota used up?"""
+    return re.search(r"No space left|Disk quota|max_temp_directory_size|File too large", str(error)) is not None
 
 
 def first_line(error: BaseException) -> str:

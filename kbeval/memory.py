@@ -13,6 +13,8 @@ LEAST_MEGABYTES = 16
 # Each thread of the engine keeps rows of its own that cannot be spilled. Measured on 580 MB of rows, matched by spans:
 # with 25 MB per thread the engine gives up at limits of 100 and 200 MB, with 50 MB it does not at any limit.
 MEGABYTES_PER_THREAD = 50
+# Parsing a row takes up to some thirty times its size: the largest one that is read is this part of the limit.
+_ROW_SHARE = 40
 
 _SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(MB|MiB|GB|GiB|TB|TiB)", re.IGNORECASE)
 _MEGABYTES = {"m": 1, "g": 1_000, "t": 1_000_000}
@@ -29,6 +31,11 @@ def megabytes(memory_limit: str) -> float:
         msg = f"memory limit {memory_limit!r} is too small to work with; give {LEAST_MEGABYTES}MB or more"
         raise UsageError(msg)
     return found
+
+
+def largest_row(memory_limit: str) -> int:
+    """How many bytes of JSON one stored row may have to be parsed within a memory limit."""
+    return int(megabytes(memory_limit) * 1_000_000) // _ROW_SHARE
 
 
 def most_threads(memory_limit: str | None) -> int:

@@ -95,6 +95,8 @@ class ScoreOptions:
     # Keep what was parsed beside the database: 'auto' where it is large, 'on', or 'off'.
     cache: str = "auto"
     threads: int | None = None
+    # Take the least memory, whatever time it takes.
+    sparing: bool = False
     memory_limit: str | None = None
     on_step: Callable[[str], None] | None = None
 
@@ -109,6 +111,7 @@ class ScoreOptions:
             on_step=self.on_step,
             reach=reach,
             is_shared=is_shared,
+            is_sparing=self.sparing,
         )
 
     def __post_init__(self) -> None:
