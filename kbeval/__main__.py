@@ -6,6 +6,9 @@ import sys
 def main() -> None:
     """Run the command line; Ctrl-C is heard even while it is still being loaded."""
     try:
+        from kbeval.interrupts import INTERRUPTS
+
+        INTERRUPTS.install()
         from kbeval.cli import main as run_and_exit
 
         run_and_exit()

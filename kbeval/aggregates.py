@@ -492,6 +492,23 @@ def matching_warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
             )
     yield from _foreign_warnings(scoring)
     yield from _stranger_warnings(scoring, scored)
+    yield from _complex_warnings(scoring)
+
+
+def _complex_warnings(scoring: Scoring) -> Iterator[str]:
+    """Hits and labels with more regions, or more tangled ones, than can be held against each other."""
+    if "complex_sets" not in scoring.session.built:
+        return
+    why = "has too many overlapping regions to be matched by spans; the document decides"
+    for run_id, query_id, position in scoring.session.rows(
+        "SELECT r.run_id, r.query_id, MIN(CAST(c.minor AS BIGINT)) FROM complex_sets AS c"
+        " JOIN results AS r ON c.major = CAST(r.result_no AS VARCHAR) WHERE c.owner = 'hit' GROUP BY ALL ORDER BY ALL"
+    ):
+        yield f"run {run_id}, query {query_id}: hit {position} {why}"
+    for (query_id,) in scoring.session.rows(
+        "SELECT DISTINCT major FROM complex_sets WHERE owner = 'place' ORDER BY ALL"
+    ):
+        yield f"query {query_id}: an expected place {why}"
 
 
 def _foreign_warnings(scoring: Scoring) -> Iterator[str]:

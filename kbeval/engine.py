@@ -18,23 +18,16 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import duckdb
 
-from kbeval.errors import KbevalError, UsageError
+from kbeval.errors import KbevalError, NotEnoughMemoryError, UsageError
+from kbeval.memory import DEFAULT_MEMORY_LIMIT, largest_row, most_threads
 from kbeval.spilling import SpillFolder
 from kbeval.sqlfiles import Relation, called_macros, macros, relations
 
 if TYPE_CHECKING:
     import polars as pl
 
-# Small enough for a laptop and a CI machine; what does not fit is spilled to disk, compressed.
-DEFAULT_MEMORY_LIMIT = "400MB"
 COMPRESS_FROM_BYTES = 1_000_000_000
 _COMPRESSED = "work"
-
-# With less the engine cannot even begin.
-LEAST_MEGABYTES = 16
-
-_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(MB|MiB|GB|GiB|TB|TiB)", re.IGNORECASE)
-_MEGABYTES = {"m": 1, "g": 1_000, "t": 1_000_000}
 
 _WILD = re.compile(r"[\[*?]")
 
@@ -69,13 +62,16 @@ class Session:
         on_step: Callable[[str], None] | None = None,
         reach: Sequence[Path] = (),
         is_shared: bool = False,
+        is_sparing: bool = False,
     ) -> None:
         """`reach`: folders and files that the session may read and write; nothing else, and by default nothing.
 
+        `is_sparing`: one thread, and rows are read one at a time, which takes the least memory and the most time.
         `is_shared`: two of our own threads work with it first (see `both`), each on one processor; until `all_for_one`.
         """
-        self._threads = threads
         self._is_shared = is_shared
+        self.is_sparing = is_sparing
+        self.largest_row = largest_row(memory_limit or DEFAULT_MEMORY_LIMIT)
         self._is_compressed = False
         self._loaders: dict[str, Loader] = {}
         self._choices: dict[str, Choice] = {}
@@ -99,13 +95,6 @@ class Session:
         expected_bytes: int,
         reach: Sequence[Path],
     ) -> duckdb.DuckDBPyConnection:
-        size = _SIZE.fullmatch(memory_limit)
-        if size is None:
-            msg = f"memory limit {memory_limit!r} is not a size; write it like 400MB or 2GB"
-            raise UsageError(msg)
-        if float(size[1]) * _MEGABYTES[size[2][0].lower()] < LEAST_MEGABYTES:
-            msg = f"memory limit {memory_limit!r} is too small to work with; give {LEAST_MEGABYTES}MB or more"
-            raise UsageError(msg)
         connection = duckdb.connect(":memory:")
         undisturbed(connection, lambda: self._set_up(connection, threads, memory_limit, expected_bytes, reach))
         return connection
@@ -120,8 +109,10 @@ class Session:
     ) -> None:
         connection.execute("SET memory_limit = ?", [memory_limit])
         connection.execute("SET temp_directory = ?", [str(self._spill.path)])
-        if threads is not None or self._is_shared:
-            connection.execute("SET threads = ?", [1 if self._is_shared else threads])
+        # All processors where nothing else is asked for; never more threads than there is memory for.
+        ((processors,),) = connection.execute("SELECT current_setting('threads')").fetchall()
+        self._threads = 1 if self.is_sparing else min(threads or int(processors), most_threads(memory_limit))
+        connection.execute("SET threads = ?", [1 if self._is_shared else self._threads])
         # Results never depend on the order of rows, so the engine need not keep it.
         connection.execute("SET preserve_insertion_order = false")
         # It would draw its own bar on standard output, in the middle of the data.
@@ -258,10 +249,7 @@ class Session:
         """From here on every statement has all processors, and nothing can be set any more."""
         if not self._is_shared:
             return
-        if self._threads is None:
-            self.connection.execute("RESET threads")
-        else:
-            self.connection.execute("SET threads = ?", [self._threads])
+        self.connection.execute("SET threads = ?", [self._threads])
         self.connection.execute("SET lock_configuration = true")
 
     def beside(self) -> Self:
@@ -295,8 +283,15 @@ class Session:
         try:
             return undisturbed(self.connection, task)
         except duckdb.OutOfMemoryException as error:
-            msg = f"not enough memory for this: {first_line(error)}; give more with --memory-limit"
-            raise KbevalError(msg) from error
+            raise NotEnoughMemoryError(self._want(error)) from error
+        except MemoryError as error:
+            msg = "not enough memory for this; give more with --memory-limit"
+            raise NotEnoughMemoryError(msg) from error
+        except duckdb.IOException as error:
+            # Questions and scores write nothing but what does not fit into memory.
+            if is_full(error):
+                raise NotEnoughMemoryError(self._want(error)) from error
+            raise
         except duckdb.FatalException as error:
             # It gives up for good where memory ends while it keeps something, and says no more than that it did.
             msg = f"the engine had to give up: {first_line(error)}; more memory may help: --memory-limit"
@@ -305,6 +300,14 @@ class Session:
             # The engine quotes data in its messages, and cuts it in the middle of a character.
             msg = "Invalid Input Error: a value is not what was expected"
             raise duckdb.InvalidInputException(msg) from error
+
+    def _want(self, error: duckdb.Error) -> str:
+        """What there is too little of, and what to do."""
+        if is_full(error):
+            folder = self._spill.path.parent.parent
+            why = "no room is left for what does not fit into memory"
+            return f"{why}, in {folder}: free some, name another folder with TMPDIR, or give more with --memory-limit"
+        return f"not enough memory for this: {first_line(error)}; give more with --memory-limit"
 
     def rows(self, sql: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
         """All rows of a query; for results that are small by nature."""
@@ -411,6 +414,11 @@ def verbatim(path: Path) -> str:
 def _names(paths: Iterable[Path]) -> list[str]:
     """What the engine asks about before it opens them: first the pattern, and then what it stands for."""
     return sorted({name for path in paths for name in (str(path.absolute()), verbatim(path.absolute()))})
+
+
+def is_full(error: BaseException) -> bool:
+    """Is a disk full, or a quota used up?"""
+    return re.search(r"No space left|Disk quota|max_temp_directory_size|File too large", str(error)) is not None
 
 
 def first_line(error: BaseException) -> str:

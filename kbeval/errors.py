@@ -32,6 +32,10 @@ class DatabaseError(KbevalError):
     """The database cannot be read or written."""
 
 
+class NotEnoughMemoryError(KbevalError):
+    """The engine could not do it within its memory limit."""
+
+
 class CopyLostError(DatabaseError):
     """The columnar copy beside a database went away while it was read."""
 

@@ -15,10 +15,11 @@ from typing import Any
 
 import duckdb
 
-from kbeval.engine import DEFAULT_MEMORY_LIMIT, Session, first_line
+from kbeval.engine import Session, first_line
 from kbeval.errors import KbevalError, UsageError
 from kbeval.explore import BATCH_ROWS, Explorer
 from kbeval.files import is_same_file, umask
+from kbeval.memory import DEFAULT_MEMORY_LIMIT, most_threads
 from kbeval.scoring import ScoreOptions
 from kbeval.sqlfiles import read_sql
 from kbeval.tables import reads_of, tables
@@ -112,8 +113,7 @@ def _quoted(name: Any) -> str:  # noqa: ANN401  (text)
 def _target(draft: Path, options: ScoreOptions) -> Iterator[duckdb.DuckDBPyConnection]:
     try:
         settings: dict[str, Any] = {"memory_limit": options.memory_limit or DEFAULT_MEMORY_LIMIT}
-        if options.threads is not None:
-            settings["threads"] = options.threads
+        settings["threads"] = min(options.threads or os.cpu_count() or 1, most_threads(options.memory_limit))
         settings["preserve_insertion_order"] = False
         settings["temp_directory"] = str(draft.parent / "spill")
         with duckdb.connect(str(draft), config=settings) as connection:

@@ -22,6 +22,7 @@ from kbeval.config import MATCHES, MISSING, OVERLAPS_OF
 from kbeval.configs import chunker_version, config_of, imported_from, own_k
 from kbeval.engine import Loader, Session, first_line
 from kbeval.errors import MetricError, RepeatedRowsError, UsageError
+from kbeval.expressions import Expressions
 from kbeval.golden import Golden, load_golden
 from kbeval.matching import Matching
 from kbeval.metrics import Metric, catalogue, shipped_metrics
@@ -94,6 +95,8 @@ class ScoreOptions:
     # Keep what was parsed beside the database: 'auto' where it is large, 'on', or 'off'.
     cache: str = "auto"
     threads: int | None = None
+    # Take the least memory, whatever time it takes.
+    sparing: bool = False
     memory_limit: str | None = None
     on_step: Callable[[str], None] | None = None
 
@@ -108,6 +111,7 @@ class ScoreOptions:
             on_step=self.on_step,
             reach=reach,
             is_shared=is_shared,
+            is_sparing=self.sparing,
         )
 
     def __post_init__(self) -> None:
@@ -232,7 +236,9 @@ class Scoring:
         """Make `query_scores`, one row a query and one column a number."""
         self.session.need("answered", *(metric.grain for metric in self.metrics))
         own = [metric for metric in self.metrics if metric.origin != "kbeval"]
+        expressions = Expressions(self.session)
         for metric in own:
+            self._refuse(metric, expressions)
             self._check(metric, "DESCRIBE")
         if self.options.on_step is not None:
             self.options.on_step("computing scores")
@@ -286,6 +292,15 @@ class Scoring:
             for column in self.columns
         ]
         return compose("scores", branches="\nUNION ALL\n".join(branches))
+
+    @staticmethod
+    def _refuse(metric: Metric, expressions: Expressions) -> None:
+        """A metric sees the rows of one query, and gives the same value for the same rows."""
+        if fault := expressions.fault(metric.over, "answered"):
+            raise _wrong(metric, f"over: {one_line(metric.over)}", fault)
+        for column in metric.columns:
+            if fault := expressions.fault(metric.expression_at(column.k), metric.grain):
+                raise _wrong(metric, one_line(metric.expression), fault)
 
     def _check(self, metric: Metric, how: str) -> None:
         """Try one metric alone. `how`: DESCRIBE looks at names and types, an empty string computes it."""

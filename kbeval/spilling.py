@@ -20,6 +20,9 @@ _LOCK = "lock"
 _YOUNG_SECONDS = 60
 
 
+_living: set[Path] = set()
+
+
 class SpillFolder:
     """A folder of one session's own. What sessions of killed processes left is removed on the way."""
 
@@ -30,11 +33,19 @@ class SpillFolder:
         self.path = self._folder / "spilled"
         self._lock = (self._folder / _LOCK).open("w", encoding="utf-8")
         _take(self._lock)
+        _living.add(self._folder)
 
     def remove(self) -> None:
         """Remove it with all that is in it."""
         self._lock.close()
         shutil.rmtree(self._folder, ignore_errors=True)
+        _living.discard(self._folder)
+
+
+def remove_own() -> None:
+    """Remove the folders of all sessions of this process, which is about to end."""
+    for folder in list(_living):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def remove_abandoned(parent: Path) -> None:

@@ -489,8 +489,7 @@ def test_ctrl_c_exits_with_130_and_stores_nothing(two_runs: Workspace, tmp_path:
     # Enough rows to be interrupted in the middle, and a metric that takes long.
     two_runs.add_run("big", {f"q{n}": {"hits_top_k": hits(*["c"] * 50)} for n in range(500)})
     (tmp_path / "kbeval.toml").write_text(
-        '[metrics]\nslow = "SUM(rank) + (SELECT COUNT(*) FROM hits AS a, hits AS b, hits AS c'
-        ' WHERE a.rank + b.rank > c.rank)"\n'
+        "[metrics]\nslow = \"SUM(levenshtein(repeat('ab', 2000 + rank), repeat('ba', 2000)))\"\n"
     )
     command = [sys.executable, "-m", "kbeval", "score", "big"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -27,7 +27,7 @@ from kbeval.config import (
 )
 from kbeval.errors import KbevalError, UsageError
 from kbeval.render.table import FORMATS, Cell, Column, json_text, render
-from kbeval.text import cut, shown
+from kbeval.text import counted, cut, shown
 
 if TYPE_CHECKING:
     from kbeval.scoring import ScoreOptions
@@ -196,11 +196,21 @@ class Settings:
         given = [name for name in HOW if self.given(name)]
         return "".join(f" --{name.replace('_', '-')} {self.get(name)}" for name in given)
 
+    def _tell_threads(self) -> None:
+        """Threads need memory: say so where there are fewer of them than were asked for."""
+        from kbeval.memory import MEGABYTES_PER_THREAD, most_threads
+
+        asked, possible = self.get("threads") or 1, most_threads(self.get("memory_limit"))
+        if asked > possible:
+            why = f"each needs {MEGABYTES_PER_THREAD} MB of --memory-limit"
+            note(f"kbeval: note: working with {counted(possible, 'thread')} instead of {asked}: {why}")
+
     def score_options(self, how: Mapping[str, Any] | None = None, **more: Any) -> ScoreOptions:  # noqa: ANN401
         """Everything that flags, environment and file say about scoring. `how`: what holds where they are silent."""
         from kbeval.metrics import metrics_in_config
         from kbeval.scoring import ScoreOptions
 
+        self._tell_threads()
         configured = metrics_in_config(self.config.get("metrics") or {}, str(self.config.path))
         folder = self.get("metrics_dir")
         return ScoreOptions(

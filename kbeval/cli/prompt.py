@@ -1,6 +1,7 @@
 """The prompt of `kbeval sql`: questions over several lines, a history, completion, and commands that begin with a dot.
 
 Nothing that is typed ends the session but .quit and Ctrl-D: an error is one line, and Ctrl-C stops what is going on.
+Only a question that cannot be stopped takes the session with it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from kbeval.cli import common
 from kbeval.cli.completing import Completer
 from kbeval.cli.sql import Steps, Target, run_text
 from kbeval.errors import KbevalError, UsageError
+from kbeval.interrupts import INTERRUPTS
 from kbeval.render.rows import ROW_FORMATS
 from kbeval.render.table import Column
 from kbeval.text import counted, did_you_mean, shown
@@ -77,6 +79,7 @@ class Prompt:
                 return 0
             except KeyboardInterrupt:
                 # Ctrl-C drops what was typed, as in a shell.
+                INTERRUPTS.settled()
                 self._lines.clear()
                 click.echo()
                 continue
@@ -112,6 +115,7 @@ class Prompt:
         except KbevalError as error:
             common.note(f"kbeval: {error.headline}", *(f"  {detail}" for detail in error.details))
         except KeyboardInterrupt:
+            INTERRUPTS.settled()
             common.note("interrupted")
         except Exception as error:
             if os.environ.get("KBEVAL_DEBUG"):
@@ -147,6 +151,7 @@ class Prompt:
         except KbevalError as error:
             common.note(f"kbeval: {error.headline}", *(f"  {detail}" for detail in error.details))
         except KeyboardInterrupt:
+            INTERRUPTS.settled()
             common.note("interrupted")
         return False
 

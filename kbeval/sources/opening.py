@@ -13,7 +13,7 @@ import duckdb
 
 from kbeval.columnar.cache import WORTH_BYTES, Cache
 from kbeval.columnar.manifest import is_archive
-from kbeval.errors import CopyLostError
+from kbeval.errors import CopyLostError, NotEnoughMemoryError
 from kbeval.runs import Run
 from kbeval.sources.archive import ArchiveSource
 from kbeval.sources.files import check_is_database, database_size
@@ -67,11 +67,17 @@ def open_database(
 
 
 def with_or_without_copy(options: ScoreOptions, task: Callable[[ScoreOptions], Result]) -> Result:
-    """Do something with a source; once more from the rows themselves, where the copy was deleted meanwhile."""
+    """Do something with a source; once more from the rows themselves, where the copy was deleted meanwhile, and once
+    more with the least memory, where it was not enough for several threads.
+    """
     try:
         return task(options)
     except CopyLostError:
         return task(replace(options, cache="off"))
+    except NotEnoughMemoryError:
+        if options.sparing:
+            raise
+        return task(replace(options, sparing=True))
 
 
 @contextlib.contextmanager

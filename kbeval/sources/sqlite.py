@@ -23,7 +23,7 @@ from kbeval.golden import Golden, unpacked
 from kbeval.locks import lock_holders
 from kbeval.rowmarks import unpacked as unpacked_marks
 from kbeval.runs import RepeatedRow, Run
-from kbeval.sources.files import check_is_database, database_uri, finish_interrupted_write
+from kbeval.sources.files import check_is_database, database_size, database_uri, finish_interrupted_write
 from kbeval.text import counted
 
 if TYPE_CHECKING:
@@ -45,6 +45,10 @@ WIDE = (
     "rows_to_keep",
 )
 WIDE_BATCH_ROWS = 64
+# Where rows are larger than that, fewer of them: each thread parses a batch at once.
+WIDE_BATCH_BYTES = 1_000_000
+# What is read of a row that is too large to be parsed; see sql/facts/parsed.sql.
+_TOO_LARGE = "too large: %,d bytes of JSON, at most {largest:,} are read with this --memory-limit"
 DEFAULT_BATCH_ROWS = 1024
 
 REQUIRED = {
@@ -92,6 +96,8 @@ class SqliteSource:
         self._cache = cache
         self._digests: dict[str, str] = {}
         self._facts: Facts | None = None
+        self._batch_rows = WIDE_BATCH_ROWS
+        self._largest_row: int | None = None
 
     def __enter__(self) -> Self:
         from adbc_driver_manager import AdbcConnection, AdbcDatabase
@@ -266,6 +272,8 @@ class SqliteSource:
             )
             for row in found
         ]
+        average = database_size(self.path) // max(1, sum(run.rows for run in runs))
+        self._batch_rows = max(1, min(WIDE_BATCH_ROWS, WIDE_BATCH_BYTES // max(1, average)))
         if self._cache is not None:
             self._cache.stored = {run.run_id: run.scored_with("rows") for run in runs}
         return sorted(runs, key=Run.order)
@@ -328,6 +336,7 @@ class SqliteSource:
         """What the rows of runs are known by. Reads them, unless nothing was written since they were last read."""
         unknown = [run_id for run_id in run_ids if run_id not in self._digests]
         if unknown:
+            self._largest_row = session.largest_row
             self._loader("stored_texts", f"SELECT {self._row_columns()} {self._rows_of(unknown)}")(session)
             hashed = "(SELECT run_id, row_hash(query_id, result_json) AS row_hash FROM stored_texts)"
             found = digests(session, hashed)
@@ -339,6 +348,7 @@ class SqliteSource:
 
         `earlier`: runs whose rows are to be those of this digest, of which `still_kept` said that a copy is there.
         """
+        self._largest_row = session.largest_row
         current: dict[str, str] = {run_id: self._digests[run_id] for run_id in run_ids if run_id in self._digests}
         choice, numbering = Choice.none(), 0
         if self._cache is not None:
@@ -380,9 +390,8 @@ class SqliteSource:
 
     def load_rows(self, session: Session, name: str, run_ids: Sequence[str]) -> None:
         """The rows of runs as they stand, under a name."""
-        self._loader(name, f"SELECT {self._row_number()} AS result_no, {self._row_columns()} {self._rows_of(run_ids)}")(
-            session
-        )
+        columns = ", ".join(map(_as_text, REQUIRED["eval_query_results"]))
+        self._loader(name, f"SELECT {self._row_number()} AS result_no, {columns} {self._rows_of(run_ids)}")(session)
 
     def settled_digests(self, session: Session) -> dict[str, str]:
         """What the rows of the session's runs are known by, once they are parsed."""
@@ -390,17 +399,33 @@ class SqliteSource:
 
     def keep(self, session: Session) -> None:
         """Save what the session has parsed, for the next one."""
-        if self._cache is not None and self._facts is not None:
+        if self._cache is not None and self._facts is not None and not self._left_out_rows(session):
             if "parsed" in session.built:
                 self._facts.settle(session)
             self._cache.keep(session, self._facts, self._digests)
+
+    @staticmethod
+    def _left_out_rows(session: Session) -> bool:
+        """Was a row too large? With more memory it is not, and what is known of it then must not come from the copy."""
+        if "bad_rows" not in session.built:
+            return False
+        return bool(session.rows("SELECT 1 FROM bad_rows WHERE fault LIKE 'is too large: %' LIMIT 1"))
 
     def lost_its_copy(self) -> bool:
         """Was a copy that is being read deleted?"""
         return self._cache is not None and self._facts is not None and self._cache.is_lost(self._facts.choice)
 
     def _row_columns(self) -> str:
-        return ", ".join(map(_as_text, REQUIRED["eval_query_results"]))
+        """A row to be parsed; one that is too large for it never leaves SQLite."""
+        run_id, query_id, _ = map(_as_text, REQUIRED["eval_query_results"])
+        return f"{run_id}, {query_id}, {self._row_text()}"
+
+    def _row_text(self) -> str:
+        if self._largest_row is None:
+            return _as_text("result_json")
+        size = "LENGTH(CAST(result_json AS BLOB))"
+        instead = f"PRINTF('{_TOO_LARGE.format(largest=self._largest_row)}', {size})"
+        return _as_text(f"CASE WHEN {size} > {self._largest_row} THEN {instead} ELSE result_json END", "result_json")
 
     def _rows_of(self, run_ids: Sequence[str]) -> str:
         runs = ", ".join(_literal(run_id) for run_id in run_ids) or "NULL"
@@ -454,14 +479,15 @@ class SqliteSource:
         self._loader(
             "stored_history",
             f"SELECT CAST(COALESCE(CASE WHEN json_valid(r.config_snapshot_json) THEN {version} END, '') AS TEXT)"
-            f" AS chunker_version, {_as_text('result_json')}"
+            f" AS chunker_version, {self._row_text()}"
             " FROM eval_query_results AS q JOIN eval_runs AS r ON r.run_id = q.run_id"
             + ("" if unplaced else " WHERE 0"),
         )(session)
 
     def _loader(self, name: str, sql: str) -> Loader:
         def start(session: Session) -> None:
-            statement, stream = self._start(sql, WIDE_BATCH_ROWS if name in WIDE else DEFAULT_BATCH_ROWS)
+            wide = 1 if session.is_sparing else self._batch_rows
+            statement, stream = self._start(sql, wide if name in WIDE else DEFAULT_BATCH_ROWS)
             self._open.append(statement)
             session.connection.register(name, stream)
 

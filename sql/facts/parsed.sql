@@ -12,6 +12,9 @@ SELECT
     query_id,
     r,
     CASE
+        -- What the source gives instead of a row that is larger than memory allows for.
+        WHEN r IS NULL AND starts_with(result_json, 'too large: ')
+            THEN 'is ' || result_json
         WHEN r IS NULL AND NOT json_valid(result_json)
             THEN 'is not valid JSON'
         WHEN r IS NULL

@@ -4,10 +4,15 @@
 --          document of what is expected is known)
 -- kind: table
 --
--- Overlap decides where it is known where the answer stands and where the hits in its documents stand. Runs that
+-- Overlap decides where it is known where the answer stands and where the hits in its documents stand, and where that is
+-- not too complex to be held against each other. Runs that
 -- are compared are matched the same way, so one that does not know takes the other with it.
 WITH placed AS (
-    SELECT query_id FROM expected_spans GROUP BY query_id
+    SELECT e.query_id
+    FROM expected_spans AS e
+    LEFT JOIN complex_sets AS c ON c.owner = 'place' AND c.major = e.query_id
+    GROUP BY e.query_id
+    HAVING COUNT(c.owner) = 0
 ),
 
 documented AS (
@@ -18,7 +23,11 @@ unplaced AS (
     SELECT DISTINCT n.query_id, CASE WHEN s.together THEN 0 ELSE n.result_no END AS result_no
     FROM near_hits AS n
     CROSS JOIN settings AS s
-    WHERE NOT n.is_placed
+    LEFT JOIN complex_sets AS c
+        ON  c.owner = 'hit'
+        AND c.major = CAST(n.result_no AS VARCHAR)
+        AND c.minor = CAST(n.position AS VARCHAR)
+    WHERE NOT n.is_placed OR c.owner IS NOT NULL
 )
 
 SELECT

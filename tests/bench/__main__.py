@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from kbeval.aggregates import aggregate_runs, run_totals
-from kbeval.engine import DEFAULT_MEMORY_LIMIT, Session
+from kbeval.engine import Session
+from kbeval.memory import DEFAULT_MEMORY_LIMIT
 from kbeval.render.table import Column, render
 from kbeval.scoring import open_scoring
 from tests.bench import chunkers, plain_scorer
