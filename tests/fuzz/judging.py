@@ -269,10 +269,13 @@ def _stored(path: Path) -> dict[bytes, bytes]:
 def _changed(call: Sequence[str], before: dict[str, list[tuple[Any, ...]]], path: Path) -> Fault | None:
     if not path.is_file():
         return Fault("database is gone", "", call) if before else None
-    with closing(sqlite3.connect(path)) as connection:
-        ((found,),) = connection.execute("PRAGMA integrity_check").fetchall()
-    if found != "ok":
-        return Fault("database is damaged", str(found), call)
+    try:
+        with closing(sqlite3.connect(path)) as connection:
+            found = str(connection.execute("PRAGMA integrity_check").fetchall())
+    except sqlite3.DatabaseError as error:
+        found = str(error)
+    if found != "[('ok',)]":
+        return Fault("database is damaged", found, call)
     now = _rows(path)
     for table, rows in before.items():
         is_same = set(rows) <= set(now[table]) if call[0] in _DATABASE_CHANGES else rows == now[table]
