@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kbeval.exact import LARGEST
 from kbeval.metrics import HIGHER, NEITHER, Metric
-from kbeval.model import AggregateMetrics, Number
+from kbeval.model import AggregateMetrics, Number, plain_number
 from kbeval.names import ABSTENTION_RATES, Name, Names, short_name
 
 
@@ -39,9 +38,8 @@ def stored_numbers(aggregate: AggregateMetrics) -> dict[str, Number]:
 
 
 def _is_number(value: object) -> bool:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    return math.isfinite(value) and abs(value) < LARGEST
+    number = plain_number(value)
+    return number is not None and abs(number) < LARGEST
 
 
 def find_measured(names: Sequence[str], metrics: Sequence[Metric], stored: Collection[str]) -> list[Measured]:

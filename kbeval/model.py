@@ -95,12 +95,15 @@ class AggregateMetrics:
     def _stored(self, name: str) -> Number:
         parsed = Name.parse(name)
         if parsed.metric == ABSTENTION:
-            number: Number = plain_number(self.abstention.get(parsed.part or ""))
-            return number
-        found = getattr(self, parsed.metric) if parsed.metric in CONTRACT else self.extra.get(parsed.metric)
-        if isinstance(found, dict):
-            return found.get(parsed.part if parsed.k is None else parsed.k)
-        return found if parsed == Name(parsed.metric) else None
+            found = self.abstention.get(parsed.part or "")
+        else:
+            found = getattr(self, parsed.metric) if parsed.metric in CONTRACT else self.extra.get(parsed.metric)
+            if isinstance(found, dict):
+                found = found.get(parsed.part if parsed.k is None else parsed.k)
+            elif parsed != Name(parsed.metric):
+                found = None
+        number: Number = plain_number(found)
+        return number
 
     def exact_value(self, name: str) -> Fraction | None:
         """The same number before rounding; as it is stored, where nothing else is known."""
@@ -111,7 +114,7 @@ class AggregateMetrics:
         """Every number by its printed name, in order.
 
         A number that was scored on no query is None, whatever stands in for it in the JSON. Where no ledger was stored,
-        every number is as it stands.
+        every number is as it stands. What is neither a number nor null is left out.
         """
         found: dict[str, Number] = {}
         for name, value in self.to_dict().items():
@@ -121,7 +124,11 @@ class AggregateMetrics:
                 found.update((f"{name}.{k}", inner) for k, inner in value.items())
             else:
                 found[name] = value
-        return {name: None if self._is_of_nothing(name, value) else value for name, value in found.items()}
+        return {
+            name: None if self._is_of_nothing(name, value) else value
+            for name, value in found.items()
+            if value is None or plain_number(value) is not None
+        }
 
     def counts(self, name: str) -> Mapping[str, Any]:
         """On how many queries a number was scored, by its printed name, and to how many it does not apply."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kbeval.configs import CAUSES, config_of, eval_k, settings_of
-from kbeval.model import plain_number
 from kbeval.names import Name
 from kbeval.runs import Run
 from kbeval.sqlfiles import read_sql, relations, without_comments
@@ -145,13 +144,9 @@ def _numbers(run: Run) -> Iterator[tuple[Any, ...]]:
     """The rows of `Scored.frame()`, from what is stored; none where that holds no number."""
     aggregate = run.aggregate()
     numbers = aggregate.numbers() if aggregate is not None else {}
-    if aggregate is None or all(plain_number(value) is None for value in numbers.values()):
+    if aggregate is None or all(number is None for number in numbers.values()):
         return
-    for long_name, value in numbers.items():
-        number = plain_number(value)
-        # Where something else than a number is stored, it is none of ours.
-        if number is None and value is not None:
-            continue
+    for long_name, number in numbers.items():
         name = Name.parse(long_name)
         counts = aggregate.counts(long_name)
         scored, not_applicable = (_count(counts.get(what)) for what in ("scored", "not_applicable"))

@@ -1,0 +1,90 @@
+"""A case: files, rows of a database, and the commands that are given them; kept as JSON that people can read."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kbeval.sqlfiles import read_sql
+from tests.matching_worlds import KEPT
+
+DB = "kb.db"
+_TABLES = ("documents", "chunks", "eval_runs", "eval_query_results", "kbeval_chunk_spans")
+
+
+@dataclass(frozen=True)
+class Case:
+    """Contents are text, or {"hex": …} where they are bytes that are no text."""
+
+    calls: Sequence[Sequence[str]]
+    files: Mapping[str, Any] = field(default_factory=dict)
+    # Rows by table. A value {"hex": …} is a blob; {"text": "hex digits"} is text that is not UTF-8.
+    tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    about: str = ""
+    # Not mended yet: a part of what the fault is known by.
+    open: str = ""
+
+    def to_json(self) -> str:
+        """The case as a file."""
+        return json.dumps({name: value for name, value in asdict(self).items() if value}, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Case:
+        """The case of a file."""
+        return cls(**json.loads(text))
+
+    def build(self, folder: Path) -> None:
+        """Write everything that the commands find."""
+        for name, content in self.files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(as_bytes(content))
+        if self.tables:
+            self._build_database(folder / DB)
+
+    def _build_database(self, path: Path) -> None:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.executescript(read_sql("schema.sql"))
+            if "kbeval_chunk_spans" in self.tables:
+                connection.execute(KEPT)
+            for table in _TABLES:
+                for row in self.tables.get(table, ()):
+                    marks = ", ".join("CAST(? AS TEXT)" if _is_raw_text(value) else "?" for value in row.values())
+                    # Two rows may have become the same one.
+                    connection.execute(
+                        f"INSERT OR IGNORE INTO {table} ({', '.join(row)}) VALUES ({marks})",
+                        [_cell(value) for value in row.values()],
+                    )
+
+
+def _is_raw_text(value: object) -> bool:
+    return isinstance(value, dict) and "text" in value
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, dict):
+        return bytes.fromhex(str(value["text"] if _is_raw_text(value) else value["hex"]))
+    if isinstance(value, str):
+        # SQLite keeps text as bytes; half a character has none.
+        return value.encode("utf-8", "replace").decode()
+    return value
+
+
+def as_bytes(content: Any) -> bytes:
+    """The bytes of a file."""
+    if isinstance(content, str):
+        return content.encode("utf-8", "surrogatepass")
+    return bytes.fromhex(content["hex"])
+
+
+def of_bytes(content: bytes) -> Any:
+    """What a case keeps for these bytes."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return {"hex": content.hex()}
