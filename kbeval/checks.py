@@ -7,8 +7,9 @@ from typing import Any
 
 from kbeval.findings import Finding
 from kbeval.golden import Golden
+from kbeval.runs import REPEATED_ROW, REPEATED_RUN, UNREADABLE_KEY, KeyFault
 from kbeval.scoring import Scoring
-from kbeval.text import counted
+from kbeval.text import counted, cut
 
 _LABELS = (
     "expected_chunk_ids",
@@ -33,7 +34,8 @@ def check_workspace(scoring: Scoring) -> list[Finding]:
     session.need("queries", "expected_chunks", "expected_docs", "repeated_hits")
     checks = [
         _bad_rows(scoring),
-        _repeated_rows(scoring),
+        *_key_faults(scoring),
+        _undated_runs(scoring),
         *_fields(scoring),
         _hits_without_id(scoring),
         *_guessed_chunkers(scoring),
@@ -124,10 +126,30 @@ def _bad_rows(scoring: Scoring) -> Finding:
     return _finding("unreadable-row", "unreadable rows", "repair them, or score with --skip-bad-rows", found)
 
 
-def _repeated_rows(scoring: Scoring) -> Finding:
-    found = [f"{row.run_id} {row.query_id}: {row.count:,} rows" for row in scoring.repeated_rows]
+def _key_faults(scoring: Scoring) -> Iterator[Finding]:
+    def of(code: str) -> list[KeyFault]:
+        return [fault for fault in scoring.key_faults if fault.code == code]
+
     advice = "it is not clear which of them counts, so these runs are not scored, nor checked further: keep one of each"
-    return _finding("repeated-row", "queries with several rows in one run", advice, found)
+    rows = [f"{fault.run_id} {fault.query_id}: {fault.count:,} rows" for fault in of(REPEATED_ROW)]
+    yield _finding(REPEATED_ROW, "queries with several rows in one run", advice, rows)
+    runs = [f"{fault.run_id}: {fault.count:,} rows in eval_runs" for fault in of(REPEATED_RUN)]
+    yield _finding(REPEATED_RUN, "runs with several rows in eval_runs", advice, runs)
+    yield _finding(
+        UNREADABLE_KEY,
+        "runs whose id or suite is not UTF-8 text",
+        "nothing can name them, so they are not scored, nor checked further: correct run_id or suite in eval_runs",
+        [fault.run_id for fault in of(UNREADABLE_KEY)],
+    )
+
+
+def _undated_runs(scoring: Scoring) -> Finding:
+    found = [f"{run.run_id}: {cut(run.created_at, 40)!r}" for run in scoring.runs if not run.is_dated]
+    advice = (
+        "it is not known where they stand among the others, so 'latest' and names by place are refused:"
+        " write created_at like 2026-03-01T14:00:00Z"
+    )
+    return _finding("undated-run", "runs whose created_at is not a time", advice, found)
 
 
 def _without_hits(scoring: Scoring) -> list[tuple[str, str]]:

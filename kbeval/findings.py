@@ -10,6 +10,9 @@ from kbeval.errors import UsageError
 CODES = {
     "unreadable-row": "stored rows that cannot be read",
     "repeated-row": "runs with several rows for one query",
+    "repeated-run": "runs with several rows in eval_runs",
+    "unreadable-key": "runs whose run_id or suite is not UTF-8 text",
+    "undated-run": "runs whose created_at is not a time, so that it is not known which run is the latest",
     "rows-without-hits": "runs in which no row has the field hits_top_k",
     "misnamed-field": "fields of rows, hits and answers that look like one that kbeval reads, under another name",
     "hits-without-id": "hits that name no chunk, no document and no known path",

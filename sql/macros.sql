@@ -45,6 +45,10 @@ CREATE MACRO kept_text(t) AS
         ) THEN t
     END;
 
+-- Stored text that may hold bytes which are no UTF-8: is it text, and how is it shown? Bytes that are none as \xFF.
+CREATE MACRO is_text(t)    AS TRY(decode(encode(t))) IS NOT NULL;
+CREATE MACRO shown_text(t) AS CASE WHEN is_text(t) THEN t ELSE CAST(encode(t) AS VARCHAR) END;
+
 -- What a stored row is known by: another value for any other text in it.
 CREATE MACRO row_hash(query_id, result_json) AS
     md5_number(concat(length(CAST(query_id AS VARCHAR)), ':', CAST(query_id AS VARCHAR), CAST(result_json AS VARCHAR)));
