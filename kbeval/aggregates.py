@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from kbeval.archive import ChunkSpans, Kept, spans_to_keep
 from kbeval.checks import row_warnings
-from kbeval.configs import config_of, eval_k, imported_from, own_k
+from kbeval.configs import chunker_version, config_of, eval_k, imported_from, own_k
 from kbeval.errors import BadRowsError
 from kbeval.exact import FIXED_POINT, LARGEST, exact_mean, rounded, rounded_mean
 from kbeval.golden import Golden
 from kbeval.metrics import PERCENTILES, Metric
 from kbeval.model import CONTRACT, AggregateMetrics, Number
 from kbeval.names import ABSTENTION, Name, short_name
-from kbeval.provenance import of_places, of_run, provenance
+from kbeval.provenance import LabelVersions, of_places, of_run, provenance
 from kbeval.rowmarks import RowMarks, marks_to_keep
 from kbeval.runs import KeyFault, Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
@@ -159,7 +159,8 @@ def aggregate_runs(scoring: Scoring) -> Scored:
     """Compute every aggregate of every run in the session."""
     scoring.build_scores()
     ledgers, abstention = _ledgers(scoring), _abstention(scoring)
-    made_from = provenance(scoring.session, scoring.golden, scoring.options, scoring.stored_versions)
+    made_from = provenance(scoring.session, scoring.golden, scoring.options)
+    labels = LabelVersions(scoring.session, scoring.golden, scoring.options, scoring.stored_versions)
     matchings = scoring.matching.of_runs()
     places = of_places(scoring.session, scoring.options) if scoring.matching.places_matter else {}
     rows = scoring.source.settled_digests(scoring.session)
@@ -182,6 +183,7 @@ def aggregate_runs(scoring: Scoring) -> Scored:
             **made_from,
             "matching": matching,
             **own_places,
+            **labels.of_run(chunker_version(config_of(run))),
             **of_run(rows[run.run_id], run.config_json),
         }
         scored.aggregates[run.run_id] = aggregate

@@ -336,7 +336,8 @@ def _breaks(before: _Entry | None, entry: _Entry, by_chunk_id: bool) -> list[str
     for what, keys in _ASPECTS.items():
         # The rule for missing rows is written only where it is not the usual one, what is about spans only where they
         # decided; and a run that was matched otherwise because its chunks are others still compares.
-        known = [key for key in keys if key == "missing" or all(key in one.provenance for one in (before, entry))]
+        both = (before.provenance, entry.provenance)
+        known = [key for key in keys if key == "missing" or all(one.get(key) is not None for one in both)]
         if any(before.provenance.get(key) != entry.provenance.get(key) for key in known):
             found.append(what)
     by_id = all(one.provenance.get("matching") != "span" for one in (before, entry))

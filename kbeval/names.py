@@ -23,6 +23,8 @@ SHORT_NAMES = {
     "hit": "hit_at_k",
     "recall": "recall_at_k_doc",
     "prec": "precision_at_k_chunk",
+    "chunk_recall": "recall_at_k_chunk",
+    "hit_within": "hit_within_tokens",
     "cited": "citation_coverage",
     "grounded": "groundedness",
     "refused_ok": "refusal_correctness",

@@ -7,6 +7,7 @@ the expected chunks stand: other runs' hits may tell.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
 NEW, FORCED = "new", "scored again as asked"
 DATA, LABELS, DEFINITIONS = "rows changed", "labels changed", "definitions changed"
-MATCHING = "matching changed"
+MATCHING, CONFIGURATION = "matching changed", "configuration changed"
 KNOWLEDGE_BASE, PLACES = "chunks or documents changed", "places of expected chunks changed"
 _REASONS = {
     "rows": DATA,
-    "config": "configuration changed",
+    "config": CONFIGURATION,
     "golden": LABELS,
     "metrics": DEFINITIONS,
     "match": MATCHING,
@@ -42,10 +43,8 @@ _REASONS = {
 _OF_PLACES = ("min_overlap", "overlap_of", "places")
 
 
-def provenance(
-    session: Session, golden: Golden, options: ScoreOptions, stored_versions: Collection[str | None]
-) -> dict[str, Any]:
-    """What is the same for all runs of one scoring. `stored_versions`: the chunkers that stored configurations name."""
+def provenance(session: Session, golden: Golden, options: ScoreOptions) -> dict[str, Any]:
+    """What is the same for all runs of one scoring."""
     found: dict[str, Any] = {
         "kbeval": __version__,
         "metrics": definitions_hash(options.metrics()),
@@ -56,18 +55,37 @@ def provenance(
         found["missing"] = options.missing
     session.need("known_chunks", "documents")
     found["knowledge_base"] = _shortened(digest_of(session, "FROM known_chunks", "FROM documents"))
-    if options.match == "auto" and len(stored_versions) > 1 and golden.has("expected_chunk_ids"):
-        session.need("unplaced_chunks")
-        if session.rows("SELECT 1 FROM unplaced_chunks LIMIT 1"):
-            # Whose chunks the labels are is then known from the hits of other runs alone.
-            session.need("label_versions")
-            found["label_versions"] = _shortened(digest_of(session, "FROM label_versions"))
     return found
 
 
 def of_places(session: Session, options: ScoreOptions) -> dict[str, Any]:
     """What numbers depend on that were made by places."""
     return {"min_overlap": options.min_overlap, "overlap_of": options.overlap_of, "places": _places(session)}
+
+
+class LabelVersions:
+    """Whose chunks the labels are, where only hits of other runs tell: what `match = auto` then depends on."""
+
+    def __init__(
+        self, session: Session, golden: Golden, options: ScoreOptions, stored_versions: Collection[str | None]
+    ) -> None:
+        """`stored_versions`: the chunkers that the configurations of all stored runs name, None among them."""
+        self._session = session
+        self._matters = options.match == "auto" and golden.has("expected_chunk_ids")
+        self._several = len({version for version in stored_versions if version is not None}) > 1
+
+    def of_run(self, version: str | None) -> dict[str, str]:
+        """For a run whose configuration names this version; empty where nothing depends on it."""
+        needed = self._matters and (self._several or version is None) and self._digest
+        return {"label_versions": needed} if needed else {}
+
+    @functools.cached_property
+    def _digest(self) -> str | None:
+        self._session.need("unplaced_chunks")
+        if not self._session.rows("SELECT 1 FROM unplaced_chunks LIMIT 1"):
+            return None
+        self._session.need("label_versions")
+        return _shortened(digest_of(self._session, "FROM label_versions"))
 
 
 def of_run(rows: str, config_json: str) -> dict[str, str]:
@@ -110,7 +128,7 @@ def reasons(stored: AggregateMetrics | None, now: Mapping[str, Any]) -> list[str
     left_out = () if by_places(made_from) else _OF_PLACES
     changed = [name for name in _REASONS if name not in left_out and made_from.get(name) != now.get(name)]
     found = dict.fromkeys(_REASONS[name] for name in changed)
-    if PLACES in found and found.keys() & {LABELS, KNOWLEDGE_BASE, MATCHING}:
+    if PLACES in found and found.keys() & {LABELS, KNOWLEDGE_BASE, MATCHING, CONFIGURATION}:
         # That has been said.
         del found[PLACES]
     return list(found)

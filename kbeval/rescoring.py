@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from kbeval.aggregates import Scored, score_runs
 from kbeval.configs import chunker_version, config_of
 from kbeval.golden import Golden, load_golden
-from kbeval.provenance import DATA, FORCED, NEW, by_places, of_places, of_run, provenance, reasons
+from kbeval.provenance import DATA, FORCED, NEW, LabelVersions, by_places, of_places, of_run, provenance, reasons
 from kbeval.runs import KeyFault, Run, broken_runs, chosen_runs, key_faults
 from kbeval.scoring import ScoreOptions
 from kbeval.sources.opening import open_source
@@ -80,14 +80,15 @@ def due_runs(
         due.golden = golden if isinstance(golden, Golden) else load_golden(golden)
         source.feed(session, [])
         session.add_loaders({"golden_entries": due.golden.loader()})
-        now = provenance(session, due.golden, options, {chunker_version(config_of(run)) for run in found})
+        now = provenance(session, due.golden, options)
+        labels = LabelVersions(session, due.golden, options, {chunker_version(config_of(run)) for run in found})
         if any(numbers is not None and by_places(numbers.provenance) for numbers in stored.values()):
             now |= of_places(session, options)
         # Only where something is stored can anything have changed; their rows are looked at last, and all at once.
         scored = [run.run_id for run in due.runs if stored[run.run_id] is not None]
         rows = source.row_digests(session, scored)
         for run in due.runs:
-            own = of_run(rows.get(run.run_id, ""), run.config_json)
+            own = of_run(rows.get(run.run_id, ""), run.config_json) | labels.of_run(chunker_version(config_of(run)))
             if why := reasons(stored[run.run_id], {**now, **own}):
                 due.reasons[run.run_id] = why
     return due

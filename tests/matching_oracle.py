@@ -9,21 +9,28 @@ Where the definitions leave a choice, this is the choice:
  1. A run whose hits name several chunker versions has no known version: the tables are not asked then.
  2. '' is not a policy: a run whose chunks are known under '' alone has no known policy. A chunk that is known under ''
     and one other policy is known under that other one.
- 3. The version and the policy of a run are worked out from the table `chunks` and those kept rows that were seen in it;
-    hits are placed by all kept rows, those seen in hits included.
+ 3. The tables are the table `chunks` and those kept rows that were seen in it. Kept rows that were only seen in hits
+    are what the hits of stored runs are: *sightings*. They say where an expected chunk stands, and of which version it
+    is, where the tables do not know it; they never place a hit. So numbers do not change when what was seen is kept.
  4. A kept row that has the key (chunk, version, policy) of a row of the table is in the table now, and the table's row
     was first seen when the kept one was. The table's own content comes first; where it says nothing (unusable spans),
     the kept row's is used. A row of the table that was not kept is seen now: after everything kept.
     Rows first seen at the same time: by version, then by policy.
  5. Which row of several answers for a hit is decided for each question among those that can answer it: usable spans, a
     document, a size.  A policy that is known and that no such row has excludes none of them.
- 6. Where an expected chunk stands: the first seen known row with usable spans; where no row has any, the first hit of
-    any stored run (this one included) that has usable `source_spans`, then the first that has a usable citation. The
-    first hit: by version, policy (as configured), creation of the run, run id, query id, place in the list.
-    Which chunks are own and which foreign is decided by the tables alone, without such hits.
-    The label's place for own and foreign is the first seen row with usable spans, else the first seen row.
- 7. The document of an expected chunk is that of its place; without one, of the first seen row, else of the first hit
-    that has a document.
+ 6. Where an expected chunk stands: the first seen row of the tables with usable spans; where none has any, the first
+    sighting that has: those with usable `source_spans` before those with a usable citation, then those
+    that name a document, then by version (the hit's, else the configured one; unknown ones first) and by the spans
+    as text. A run's own hits are sightings too. Where the tables know the document of a chunk, sightings in another
+    document say nothing about it.
+    An expected chunk that the tables do not know is own where a sighting has the run's version, and foreign where all
+    sightings with a version have others. The label's place for own and foreign is the first seen row of the tables with
+    usable spans, else the first seen row.
+    A run is of an earlier index where it is not current, the table has chunks of its version, and more than half of its
+    distinct hit chunk ids were in it at that version and are not any more: then a row that is in the table now is
+    not its own.
+ 7. The document of an expected chunk is that of its place; without one, of the first seen row, else of the first
+    sighting that has a document.
  8. "The same spans": the same document and the same positions, however they are cut into spans.
  9. A query with `expected_spans` has their places and their documents alone (and `expected_doc_ids`): its expected
     chunks say nothing about places and documents then. Each of its spans is a place of its own.
@@ -34,23 +41,27 @@ Where the definitions leave a choice, this is the choice:
 12. Labels that decide between `exact` and `span` under `auto`: those of all golden queries, in the run or not.
 13. In a comparison the versions differ where one is known and the other is not; two unknown ones are the same.
     A query is matched by span where every hit in a right document of either run is placed.
-14. A hit without a chunk id is never a repetition. Of a repeated chunk the first one counts: by rank, then by place
-    in the list.
+14. A hit without a chunk id is never a repetition. The text of a repeated chunk is read once, where it comes first (by
+    rank, then by place in the list).
 15. Tokens: the hit's `token_count`; else the table's `token_estimate`, else the characters of its text / 4, or what
     was kept of either; else the characters of the hit's text / 4. Text that was cut (200 characters and '...') and
     text that is empty say nothing.
-16. `hit_within_tokens` is null where a size at or before the first correct hit is unknown, whatever the budget.
-17. The path that stands in for an unknown document counts wherever places decide, also where the query falls back to
-    documents; it is never an expected document of `recall_at_k_doc`.
+16. `hit_within_tokens` is null, whatever the budget, where the size of a hit that is read is unknown: the hits up to
+    the first correct one, or all where none is correct (a run without sizes has no number, not 0, and misses count
+    only where hits would). A query without hits is 0, in a run of which any query that counts here has known sizes.
+17. A place named by a path that `documents` does not know is in the document of every hit that names this path, id or
+    not. That, and the path that stands in for an unknown document, count wherever places decide, also where the query
+    falls back to documents, and never in `recall_at_k_doc`.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import floor
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests import span_oracle
 from tests.span_oracle import Box, covered, is_match, real, same_positions, says_something
@@ -107,6 +118,20 @@ class Known:
     @property
     def age(self) -> tuple[Any, ...]:
         return self.first_seen, self.chunk.version, self.chunk.policy, not self.is_from_table
+
+
+class Sighting(NamedTuple):
+    """What a hit says of its chunk."""
+
+    is_cited: bool
+    version: str
+    doc: str | None
+    spans: Any
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        as_text = json.dumps(self.spans, separators=(",", ":"), ensure_ascii=False)
+        return self.spans is None, self.is_cited, self.doc is None, self.version, as_text, self.doc or ""
 
 
 @dataclass(frozen=True)
@@ -175,10 +200,11 @@ class Oracle:
         self.runs = {run.run_id: run for run in world.runs}
         self.versions: dict[str, tuple[str | None, str | None]] = {}
         self.policies: dict[str, str | None] = {}
+        kept = [c for c in world.kept if c.seen_in == "chunks"]
         in_table = {(c.chunk_id, c.version, c.policy) for c in world.table}
-        kept_since = {(c.chunk_id, c.version, c.policy): c.first_seen for c in world.kept}
+        kept_since = {(c.chunk_id, c.version, c.policy): c.first_seen for c in kept}
         self.known: dict[str, list[Known]] = {}
-        for is_from_table, chunks in ((True, world.table), (False, world.kept)):
+        for is_from_table, chunks in ((True, world.table), (False, kept)):
             for c in chunks:
                 key = (c.chunk_id, c.version, c.policy)
                 one = Known(c, key in in_table, is_from_table, kept_since.get(key, LATER))
@@ -196,7 +222,7 @@ class Oracle:
 
     def indexed(self, chunk_id: str) -> list[Chunk]:
         """What the table says, and said when its rows were kept."""
-        return [one.chunk for one in self.known.get(chunk_id, ()) if one.chunk.seen_in == "chunks"]
+        return [one.chunk for one in self.known.get(chunk_id, ())]
 
     def version_and_source(self, run: Run) -> tuple[str | None, str | None]:
         if run.run_id not in self.versions:
@@ -237,22 +263,33 @@ class Oracle:
         ids = self.chunk_ids(run)
         return bool(there) and (not ids or 2 * len(ids & there) >= len(ids))
 
+    def is_earlier(self, run: Run) -> bool:
+        """Was it made with what the table held before?"""
+        version, ids = self.version(run), self.chunk_ids(run)
+        there = {c.chunk_id for c in self.world.table if c.version == version}
+        gone = {c.chunk_id for c in self.world.kept if c.seen_in == "chunks" and c.version == version} - there
+        return bool(there) and not self.is_current(run) and 2 * len(ids & gone) > len(ids)
+
     def ownership(self, run: Run, chunk_id: str) -> str:
         """`own`, `foreign` or `unknown`."""
-        version, policy, is_current = self.version(run), self.policy(run), self.is_current(run)
+        version, policy = self.version(run), self.policy(run)
+        is_current, is_earlier = self.is_current(run), self.is_earlier(run)
         known = self.known.get(chunk_id, [])
         label = next((one for one in known if says_something(one.chunk.spans)), known[0] if known else None)
         for one in known:
             c = one.chunk
             if c.version != version or (policy is not None and c.policy not in {"", policy}):
                 continue
-            if is_current and not one.is_in_table:
+            if (is_current and not one.is_in_table) or (is_earlier and one.is_in_table):
                 continue
             assert label is not None
             is_same = label.chunk.doc_id == c.doc_id and same_positions(label.chunk.spans, c.spans)
             if label.chunk.version == version or is_same:
                 return "own"
-        return "foreign" if known or is_current else "unknown"
+        if known or is_current:
+            return "foreign"
+        seen = self.sighted_versions(chunk_id)
+        return "own" if version in seen else "foreign" if seen else "unknown"
 
     def matching(self, run: Run) -> str:
         if self.match != "auto":
@@ -265,9 +302,12 @@ class Oracle:
 
     # --- the hit -----------------------------------------------------------------------------------
 
+    def version_of(self, run: Run, hit: Hit) -> str | None:
+        return text(hit.get("chunker_version")) or self.version(run)
+
     def rows_for(self, run: Run, hit: Hit) -> list[Chunk]:
         """What the tables know of a hit's chunk, the most fitting first."""
-        version = text(hit.get("chunker_version")) or self.version(run)
+        version = self.version_of(run, hit)
         policy = self.policy(run)
         found = [
             one
@@ -301,6 +341,10 @@ class Oracle:
     def doc_or_path(self, run: Run, hit: Hit) -> str | None:
         return self.doc_of(run, hit) or self.path_of(hit)
 
+    def documents_of(self, run: Run, hit: Hit) -> set[str]:
+        """What a hit's document may be called where places decide."""
+        return {name for name in (self.doc_of(run, hit), self.path_of(hit)) if name is not None}
+
     def tokens_of(self, run: Run, hit: Hit) -> Fraction | None:
         count = hit.get("token_count")
         if count is not None and real(count) and count >= 0:
@@ -317,22 +361,27 @@ class Oracle:
 
     # --- the labels --------------------------------------------------------------------------------
 
-    def stored_hits(self, chunk_id: str) -> list[tuple[Run, Hit]]:
-        """The hits of any run that hold a chunk, in the order in which they are believed."""
+    def sightings(self, chunk_id: str) -> list[Sighting]:
+        """What hits said of a chunk, in the order in which they are believed."""
         found = [
-            (
-                (text(hit.get("chunker_version")) or self.version(run) or "", run.config.get("policy_hash") or ""),
-                (run.created_at, run.run_id, query_id, position),
-                run,
-                hit,
-            )
-            for run in self.world.runs
-            for query_id, row in run.rows.items()
-            for position, hit in enumerate(hits_of(row))
-            if hit.get("chunk_id") == chunk_id
+            Sighting(False, c.version, c.doc_id, c.spans if says_something(c.spans) else None)
+            for c in self.world.kept
+            if c.seen_in == "hits" and c.chunk_id == chunk_id
         ]
-        found.sort(key=lambda one: one[:2])
-        return [(run, hit) for _, _, run, hit in found]
+        for run in self.world.runs:
+            for hit in self.hits_in(run):
+                if hit.get("chunk_id") != chunk_id:
+                    continue
+                version = text(hit.get("chunker_version")) or text(run.config.get("chunker_version")) or ""
+                own, cited = hit.get("source_spans"), [hit.get("citation")]
+                spans = own if says_something(own) else cited if says_something(cited) else None
+                is_cited = spans is cited
+                found.append(Sighting(is_cited, version, self.doc_or_path(run, hit), spans))
+        return sorted(found, key=lambda one: one.order)
+
+    def sighted_versions(self, chunk_id: str) -> set[str]:
+        """The versions under which hits had a chunk."""
+        return {one.version for one in self.sightings(chunk_id) if one.version}
 
     def place_of_chunk(self, chunk_id: str) -> tuple[str | None, Any]:
         """The document and the spans of an expected chunk, as far as they are known."""
@@ -340,15 +389,13 @@ class Oracle:
         for one in known:
             if says_something(one.chunk.spans):
                 return one.chunk.doc_id, one.chunk.spans
-        stored = self.stored_hits(chunk_id)
-        for run, hit in stored:
-            if says_something(hit.get("source_spans")):
-                return self.doc_or_path(run, hit), hit["source_spans"]
-        for run, hit in stored:
-            if says_something([hit.get("citation")]):
-                return self.doc_or_path(run, hit), [hit["citation"]]
-        docs = [one.chunk.doc_id for one in known] + [self.doc_or_path(run, hit) for run, hit in stored]
-        return next((doc for doc in docs if doc), None), None
+        docs = {one.chunk.doc_id for one in known if one.chunk.doc_id}
+        sighted = [seen for seen in self.sightings(chunk_id) if not docs or seen.doc in {*docs, None}]
+        for seen in sighted:
+            if seen.spans is not None:
+                return seen.doc or min(docs, default=None), seen.spans
+        named = [*(one.chunk.doc_id for one in known), *(seen.doc for seen in sighted)]
+        return next((doc for doc in named if doc), None), None
 
     def expected_places(self, entry: Mapping[str, Any]) -> tuple[list[ExpectedPlace], set[str]]:
         """Where the right text stands, and in which documents."""
@@ -380,7 +427,7 @@ class Oracle:
                 self.spans_of(run, hit) is not None
                 for run in runs
                 for hit in hits_of(run.rows.get(entry["id"]) or {})
-                if self.doc_or_path(run, hit) in docs
+                if self.documents_of(run, hit) & docs
             )
             return "span" if places and are_placed else "doc" if docs else "unmatched"
         if entry.get("expected_doc_ids"):
@@ -404,15 +451,15 @@ class Oracle:
             places, _ = self.expected_places(entry)
             expected = [place.name for place in places]
             for number, hit in enumerate(hits):
-                boxes, doc = covered(self.spans_of(run, hit)), self.doc_or_path(run, hit)
+                boxes, docs = covered(self.spans_of(run, hit)), self.documents_of(run, hit)
                 for place in places:
-                    if doc == place.doc and is_match(boxes, place.boxes, self.least, place.of):
+                    if place.doc in docs and is_match(boxes, place.boxes, self.least, place.of):
                         found.setdefault(place.name, []).append(number)
         else:
             _, docs = self.expected_places(entry)
             expected = sorted(docs)
             for number, hit in enumerate(hits):
-                if (doc := self.doc_or_path(run, hit)) in docs and doc is not None:
+                for doc in self.documents_of(run, hit) & docs:
                     found.setdefault(doc, []).append(number)
         correct = sorted({number for numbers in found.values() for number in numbers})
         best = {name: min(ranks[number] for number in numbers) for name, numbers in found.items()}
@@ -431,12 +478,7 @@ class Oracle:
         others = [self.runs[one] for one in together]
         known = {query_id: row for query_id, row in run.rows.items() if query_id in self.labels}
         judged = {query_id: self.judge(run, query_id, matching, others) for query_id in known}
-        by_chunk = [  # queries with labels for chunks, that can be matched
-            query_id
-            for query_id in known
-            if (self.labels[query_id].get("expected_chunk_ids") or self.labels[query_id].get("expected_spans"))
-            and judged[query_id].matching != "unmatched"
-        ]
+        by_chunk = [query_id for query_id in known if self.is_about_chunks(judged[query_id], query_id)]
         by_place = [query_id for query_id in by_chunk if judged[query_id].matching != "doc"]
         found: dict[str, Any] = {
             "hit_at_k": {str(k): mean([hit_at(judged[q], k) for q in by_chunk], 0.0) for k in KS},
@@ -456,7 +498,8 @@ class Oracle:
             found["recall_at_k_chunk"] = {
                 str(k): mean([place_recall(judged[q], k) for q in by_place], None) for k in KS
             }
-        sized = [self.within(run, q, judged[q]) for q in by_chunk]
+        is_measured = self.is_measured(self.runs[run_id], matching, others)
+        sized = [self.within(run, q, judged[q]) if hits_of(known[q]) or is_measured else None for q in by_chunk]
         if any(one is not None for one in sized):
             found["hit_within_tokens"] = {
                 str(budget): mean([one[budget] for one in sized if one is not None], None) for budget in BUDGETS
@@ -469,26 +512,37 @@ class Oracle:
         expected = set(self.labels[query_id]["expected_doc_ids"])
         return Fraction(len(docs & expected), len(expected))
 
+    def is_about_chunks(self, judged: Judged, query_id: str) -> bool:
+        """It has labels for chunks or places, and can be matched."""
+        entry = self.labels[query_id]
+        has_labels = bool(entry.get("expected_chunk_ids") or entry.get("expected_spans"))
+        return has_labels and judged.matching != "unmatched"
+
+    def is_measured(self, run: Run, matching: str, together: Sequence[Run]) -> bool:
+        """Are the sizes known of any ranking that counts?"""
+        for query_id, row in run.rows.items():
+            if query_id in self.labels and hits_of(row):
+                judged = self.judge(run, query_id, matching, together)
+                if self.is_about_chunks(judged, query_id) and self.within(run, query_id, judged) is not None:
+                    return True
+        return False
+
     def within(self, run: Run, query_id: str, judged: Judged) -> dict[int, int] | None:
         """For each budget: is a correct hit among those that it buys? None where the sizes are not known."""
-        if not judged.correct:
-            return dict.fromkeys(BUDGETS, 0)
         hits = hits_of(run.rows[query_id])
         names = identities(hits)
-        right = {names[number] for number in judged.correct}
         seen = set()
         total = Fraction(0)
         for number in sorted(range(len(hits)), key=lambda number: (judged.ranks[number], number)):
-            if names[number] in seen:
-                continue
-            seen.add(names[number])
-            tokens = self.tokens_of(run, hits[number])
-            if tokens is None:
-                return None
-            total += tokens
-            if names[number] in right:
-                break
-        return {budget: 1 if total <= budget else 0 for budget in BUDGETS}
+            if names[number] not in seen:
+                tokens = self.tokens_of(run, hits[number])
+                if tokens is None:
+                    return None
+                total += tokens
+                seen.add(names[number])
+            if number in judged.correct:
+                return {budget: 1 if total <= budget else 0 for budget in BUDGETS}
+        return dict.fromkeys(BUDGETS, 0)
 
     # --- two runs ----------------------------------------------------------------------------------
 

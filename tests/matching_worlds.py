@@ -327,7 +327,7 @@ def store(world: World, folder: Path) -> tuple[Path, Path]:
                 "chunker_version": chunk.version,
                 "policy_hash": chunk.policy,
                 "doc_id": chunk.doc_id,
-                "source_spans_json": json.dumps(chunk.spans),
+                "source_spans_json": json.dumps(chunk.spans, separators=(",", ":")),
                 "tokens": chunk.tokens,
                 "seen_in": chunk.seen_in,
                 "first_seen": chunk.first_seen,

@@ -173,7 +173,7 @@ def units(span: Mapping[str, Any]) -> set[tuple[Any, ...]] | None:
         found = {("line", n) for n in numbers(span.get("start"), span.get("end"), 1)}
     elif kind == "code":
         found = {("line", n) for n in numbers(span.get("line_start"), span.get("line_end"), 1)}
-    elif kind in ("byte", "char"):
+    elif kind in {"byte", "char"}:
         found = {(kind, n) for n in numbers(span.get("start"), span.get("end"), 0)}
     elif kind == "time":
         found = {("time", n) for n in numbers(span.get("start_ms"), span.get("end_ms"), 0)}

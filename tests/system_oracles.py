@@ -218,6 +218,13 @@ def grounded(traces: Sequence[Row], gold: Sequence[Entry], k: int = 5) -> dict[s
             ],
             0.0,
         ),
+        # A trace never fails, and always has an answer.
+        **({"error_rate": 0.0, "timeout_rate": 0.0} if last else {}),
+        **(
+            {"empty_response_rate": mean([int(not claim_of(trace).strip()) for trace in last.values()], None)}
+            if last
+            else {}
+        ),
     }
 
 

@@ -143,8 +143,9 @@ def test_every_relation_holds_the_same_rows(demo: Pair) -> None:
 def relations_of(database: Path, golden: Path) -> dict[str, list[Any]]:
     # Rows are numbered anew by everyone who reads them.
     sql = "SELECT COLUMNS(lambda c: NOT contains(c, 'result_no')) FROM {} ORDER BY ALL"
+    numbered_in_text = {"span_sets", "span_pieces"}
     with open_explorer(database, golden) as explorer:
-        return {name: explorer.query(sql.format(name)).rows() for name in sorted(tables())}
+        return {name: explorer.query(sql.format(name)).rows() for name in sorted(tables().keys() - numbered_in_text)}
 
 
 def test_without_a_golden_file_the_archives_own_labels_count(demo: Pair, capfd: pytest.CaptureFixture[str]) -> None:

@@ -68,7 +68,7 @@ def test_it_holds_runs_rows_facts_chunk_spans_and_labels(stored: Workspace, fold
     assert runs["run_id"].to_list() == ["one", "two"]
     assert runs["aggregate_json"].to_list() == [stored.stored("one"), stored.stored("two")]
     chunks = pl.read_parquet(table(folder, "chunks"))
-    assert chunks.rows() == [("c1", "d1", json.dumps([LINE]), "md@1")]
+    assert chunks.rows() == [("c1", "d1", json.dumps([LINE]), "md@1", "p", "1")]
     assert pl.read_parquet(table(folder, "documents")).rows() == [("d1", "d1.md")]
     assert pl.read_parquet(table(folder, "kbeval_chunk_spans"))["chunk_id"].to_list() == ["c1"]
     golden = pl.read_parquet(table(folder, "golden"))

@@ -74,7 +74,7 @@ def test_csv_and_markdown_have_every_number(two_runs: Workspace, capsys: pytest.
     values = dict(zip(head.split(","), row.split(","), strict=True))
     assert (values["run_id"], values["mrr"], values["citation_coverage"]) == ("2026-b", "0.75", "")
     _, md, _ = call(capsys, "score", "latest", "--format", "md")
-    assert md.splitlines()[0].startswith("| run | queries | failed | hit@1 | hit@3 | ")
+    assert md.splitlines()[0].startswith("| run | match | queries | failed | hit@1 | hit@3 | ")
     assert "| 0.7500 |" in md
 
 

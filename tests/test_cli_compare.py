@@ -50,7 +50,7 @@ def test_the_terminal_view_leads_with_the_verdict(two_runs: Workspace, capsys: p
     code, out, err = call(capsys, "latest~1", "latest", "--top", "2")
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0].startswith("2026-a → 2026-b: better in hit@1, mrr, prec@1 (of 7 numbers tested)")
+    assert lines[0].startswith("2026-a → 2026-b: better in hit@1, mrr, prec@1, chunk_recall@1 (of 7 numbers tested)")
     assert lines[1] == "chunker md@1; queries matched: 40 by chunk id"
     (mrr,) = [line for line in lines if line.startswith("mrr ")]
     assert mrr.split()[:4] == ["mrr", "0.3333", "0.8167", "+0.4833"]
@@ -241,13 +241,13 @@ def test_show_tells_right_from_wrong_as_the_stored_numbers_did(
     two_runs.execute(
         'UPDATE eval_query_results SET result_json = REPLACE(result_json, \'"doc_id": "d1"\', ?)', (place,)
     )
-    assert run(["show", "2026-b", "--worst", "1"]) == 0
+    assert run(["show", "2026-b", "--worst", "1", "--match", "exact"]) == 0
     assert "0.0000" in capsys.readouterr().out
     assert run(["score", "2026-b", "--match", "span", "--min-overlap", "0.4"]) == 0
     capsys.readouterr()
     assert run(["show", "2026-b", "--worst", "1"]) == 0
     assert "1.0000" in capsys.readouterr().out
     assert run(["show", "2026-b", "--query", "q00"]) == 0
-    assert "chunk" in capsys.readouterr().out.split("expected\n")[1].splitlines()[0]
+    assert "chunk c-old (" in capsys.readouterr().out.partition("counts as")[2].splitlines()[1]
     assert run(["show", "2026-b", "--worst", "1", "--match", "exact"]) == 0
     assert "0.0000" in capsys.readouterr().out

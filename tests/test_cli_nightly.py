@@ -177,8 +177,10 @@ def test_recompute_names_hostile_runs_safely_in_every_format(night: Night, said:
     code, out, err = said("recompute", "--explain", "--format", "md", "latest")
     assert code == 0
     assert not [character for character in out + "".join(err) if not character.isprintable() and character != "\n"]
-    table = [line for line in out.splitlines() if line]
-    assert {line.replace("\\|", "").count("|") for line in table} == {table[0].count("|")}
+    numbers, queries = (text.splitlines() for text in out.strip().split("\n\n"))
+    for table in (numbers, queries):
+        assert {line.replace("\\|", "").count("|") for line in table} == {table[0].count("|")}
+    assert queries[-1].endswith("| labels | 1 | q1 |")
     assert "<script>" not in out
     assert "| mrr | 1.0000 | 0.0000 | -1.0000 | labels changed -1.0000 |" in out
     _, out, _ = said("recompute", "--explain", "--format", "json", "latest")

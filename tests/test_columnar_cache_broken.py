@@ -341,7 +341,7 @@ def test_a_copy_of_other_definitions_is_not_believed(cached: CachedWorkspace, tm
     shutil.copytree(root / "kbeval", tmp_path / "new" / "kbeval")
     shutil.copytree(root / "sql", tmp_path / "new" / "sql")
     hits = tmp_path / "new" / "sql" / "facts" / "hits.sql"
-    hits.write_text(hits.read_text().replace("rank, chunk_id", "rank + 1 AS rank, chunk_id", 1))
+    hits.write_text(hits.read_text().replace("    rank,\n", "    rank + 1 AS rank,\n", 1))
     code = (
         "import sys; from kbeval.scoring import ScoreOptions; from kbeval.aggregates import compute_aggregate;"
         "options = ScoreOptions(cache=sys.argv[3]);"

@@ -485,4 +485,4 @@ def test_a_running_query_can_be_stopped(explorer: Explorer) -> None:
 def test_by_spans_if_asked(two_runs: Workspace) -> None:
     with open_explorer(two_runs.db, two_runs.golden, ScoreOptions(match="span")) as explorer:
         explorer.make("scores")
-        assert explorer.session.rows("SELECT matching FROM settings") == [("span",)]
+        assert explorer.session.rows("SELECT match FROM settings") == [("span",)]

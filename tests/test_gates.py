@@ -213,12 +213,12 @@ def test_the_config_command_shows_where_each_value_comes_from(
     assert run(["config", "--format", "json"]) == 0
     found = {row["setting"]: (row["value"], row["from"]) for row in json.loads(capsys.readouterr().out)}
     assert found["db"] == (str(two_runs.db), "the environment (KBEVAL_DB)")
-    assert found["k"] == ([1, 20], str(tmp_path / "kbeval.toml"))
+    assert found["k"] == ([1, 3, 5, 10, 20], f"{tmp_path / 'kbeval.toml'} (adds 20 to 1, 3, 5, 10)")
     assert found["gates.min.mrr"] == (0.9, str(tmp_path / "kbeval.toml"))
     assert found["memory_limit"] == ("400MB", "default")
     assert found["metrics_dir"] == (None, "not set")
     assert run(["config"]) == 0
-    assert "k              1, 20" in capsys.readouterr().out
+    assert "k              1, 3, 5, 10, 20" in capsys.readouterr().out
 
 
 def test_gates_work_from_python_and_across_chunkers(two_runs: Workspace) -> None:
@@ -365,7 +365,7 @@ def test_not_worse_fails_where_some_numbers_are_better_and_others_worse(
     assert code == 1
     why = json.loads(out)["gates"][0]["why"]
     assert "mrr" in why
-    assert "recall" not in why
+    assert "recall@" not in why.replace("chunk_recall@", "")
 
 
 def test_every_lost_query_is_named_for_programs(graded: Workspace, capsys: pytest.CaptureFixture[str]) -> None:

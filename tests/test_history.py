@@ -19,7 +19,7 @@ from kbeval.render.history import changed, history_table, signed, spark_line, sp
 from kbeval.runs import Run
 from tests.workspace import Workspace
 
-SCORED_WITH = {"golden": "g1", "metrics": "m1", "matching": "exact"}
+SCORED_WITH = {"golden": "g1", "metrics": "m1", "match": "auto", "matching": "exact"}
 
 
 def a_run(
@@ -301,7 +301,8 @@ def test_many_changed_keys_are_a_short_list_for_eyes_and_all_for_programs() -> N
     [
         ({"golden": "g2"}, ["labels changed"]),
         ({"metrics": "m2"}, ["definitions changed"]),
-        ({"matching": "span", "min_overlap": 0.5, "overlap_of": "smaller"}, ["matching changed"]),
+        ({"match": "span", "matching": "span", "min_overlap": 0.5, "overlap_of": "smaller"}, ["matching changed"]),
+        ({"matching": "span", "min_overlap": 0.5, "overlap_of": "auto"}, []),
         ({"missing": "zero"}, ["missing rule changed"]),
         ({"golden": "g2", "metrics": "m2"}, ["labels changed", "definitions changed"]),
         ({"kbeval": "9.9"}, []),
@@ -352,10 +353,10 @@ def test_chunk_ids_of_two_chunkers_do_not_compare() -> None:
 
     assert judged() == (["chunk ids changed"], [None, False, None])
     # Precision counts chunks: with other chunks it says nothing, however they were matched.
-    assert judged(match="span", min_overlap=0.5, overlap_of="smaller") == ([], [False, False, None])
+    assert judged(matching="span", min_overlap=0.5, overlap_of="auto") == ([], [False, False, None])
     runs = [a_run(name, numbers, config={"chunker_version": name}) for name in "ab"]
     assert list(history(runs, "recall@5").series[0].points[1].breaks) == []
-    assert "--match span" in history(runs, "mrr").notes[0]
+    assert "kbeval score --all" in history(runs, "mrr").notes[0]
 
 
 # --- moments -----------------------------------------------------------------------------------------

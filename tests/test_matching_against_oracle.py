@@ -149,7 +149,9 @@ def why(oracle: Oracle, run_id: str) -> Iterator[str]:
             of_version = [one for one in known if one.chunk.version == version]
             fitting = [one for one in of_version if policy is None or one.chunk.policy in {"", policy}]
             reason = (
-                "nothing known"
+                "another version in hits"
+                if not known and oracle.sighted_versions(chunk_id)
+                else "nothing known"
                 if not known
                 else "another version"
                 if not of_version
@@ -160,7 +162,7 @@ def why(oracle: Oracle, run_id: str) -> Iterator[str]:
             yield f"{ownership}{'' if ownership == 'own' else f': {reason}'}"
             if matching == "span" and ownership == "foreign":
                 yield f"by span: {reason}"
-            if ownership == "own" and known[0].chunk.version != version:
+            if ownership == "own" and known and known[0].chunk.version != version:
                 yield "own: the same text under another version"
     for query_id, row in run.rows.items():
         judged = oracle.judge(run, query_id, matching)
@@ -209,6 +211,8 @@ BRANCHES = {
     "foreign: another version": 300,
     "foreign: another policy": 100,
     "foreign: earlier or another text": 100,
+    "foreign: another version in hits": 50,
+    "by span: another version in hits": 50,
     "unknown: nothing known": 100,
     "by span: nothing known": 50,
     "by span: another version": 200,

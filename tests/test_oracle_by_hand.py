@@ -134,8 +134,15 @@ def test_a_hit_is_where_it_says_then_where_the_tables_say_then_where_it_is_cited
     found: dict[str, Any], known: list[Chunk], rank: int | None
 ) -> None:
     assert decided(world(LABEL, run(found), table=known))[2] == rank
-    again = [kept(c.chunk_id, *c.spans, version=c.version, seen_in="hits") for c in known]
+    again = [kept(c.chunk_id, *c.spans, version=c.version) for c in known]
     assert decided(world(LABEL, run(found), kept=again))[2] == rank
+
+
+def test_what_other_hits_say_places_no_hit() -> None:
+    found = hit("n", citation=line(1, 9))
+    sighted = kept("n", line(30, 40), version=NEW, seen_in="hits")
+    assert decided(world(LABEL, run(found), kept=[sighted]))[2] == 1
+    assert decided(world(LABEL, run(found), run(hit("n", line(30, 40)), name="other")))[2] == 1
 
 
 def test_of_several_policies_the_runs_own_is_believed_then_the_table_then_the_first_seen() -> None:
@@ -170,12 +177,12 @@ def test_the_policy_of_a_run() -> None:
         kept("b", policy="p2"),
         chunk("c", policy="p2"),
         chunk("n", policy="p3", version=NEW),
-        kept("h", policy="p9", seen_in="hits"),
     ]
+    seen = [kept("h", policy="p9", seen_in="hits")]
 
     def policy(*names: str, **config: Any) -> str | None:
         made = run(*map(hit, names), version=OLD, config=config)
-        return Oracle(world(LABEL, made, table=known)).policy(made)
+        return Oracle(world(LABEL, made, table=known, kept=seen)).policy(made)
 
     assert policy("a", policy_hash="mine") == "mine"
     assert policy("a", "b", "n", "h", "gone") == "p1"
@@ -222,6 +229,15 @@ def test_an_id_that_was_there_earlier_is_foreign_to_a_current_run_and_own_to_an_
     there, earlier = chunk("n", line(1, 10)), (kept("c", line(1, 10)),)
     assert ownership("c", run(hit("n"), version=OLD), there, archive=earlier) == "foreign"
     assert ownership("c", run(hit("c"), version=OLD), there, archive=earlier) == "own"
+
+
+def test_what_the_table_holds_now_is_foreign_to_a_run_of_an_earlier_index() -> None:
+    now, gone = [chunk("c", line(1, 7)), chunk("m", line(8, 9))], [kept("n", line(1, 10)), kept("o", line(11, 20))]
+    made = run(hit("n"), hit("o"), hit("x"), version=OLD)
+    assert ownership("c", made, *now, archive=(*gone,)) == "foreign"
+    assert ownership("n", made, *now, archive=(*gone,)) == "own"
+    assert ownership("c", run(hit("n"), hit("x"), version=OLD), *now, archive=(*gone,)) == "own"  # half of them
+    assert ownership("c", run(hit("n"), hit("o"), version=OLD), *now) == "own"  # nobody knows that they were there
 
 
 def test_an_id_of_another_policy_is_foreign() -> None:
@@ -287,7 +303,13 @@ def test_a_chunk_label_is_a_share_of_the_smaller_and_a_span_label_of_the_expecte
 def test_labels_that_only_hits_know() -> None:
     before = run(hit("c", line(1, 10), chunker_version=OLD), name="before")
     assert decided(world(entry("c"), run(hit("n", line(1, 9))), before), match="span") == ("span", "span", 1)
-    assert decided(world(entry("c"), run(hit("n", line(1, 9))), before)) == ("exact", "exact", None)
+    assert decided(world(entry("c"), run(hit("n", line(1, 9))), before)) == ("span", "span", 1)
+    nameless = run(hit("c", line(1, 10)), version=None, name="before")
+    assert decided(world(entry("c"), run(hit("n", line(1, 9))), nameless)) == ("exact", "exact", None)
+    itself = run(hit("n", line(1, 9)), hit("c", line(20, 30)))
+    assert decided(world(entry("c"), itself, before)) == ("exact", "exact", 2)
+    sighted = kept("c", line(1, 10), seen_in="hits")
+    assert decided(world(entry("c"), run(hit("n", line(1, 9))), kept=[sighted])) == ("span", "span", 1)
     cited = run(hit("c", citation=line(30, 40)), name="before")
     assert decided(world(entry("c"), run(hit("n", line(1, 9))), cited), match="span") == ("span", "span", None)
     somewhere = run(hit("c"), name="before")
@@ -297,6 +319,9 @@ def test_labels_that_only_hits_know() -> None:
 def test_a_path_stands_in_for_an_unknown_document() -> None:
     golden = entry(expected_spans=[{"path": "d.md", **line(1, 10)}])
     found = hit("n", line(1, 10), doc=None, doc_path="d.md")
+    named = hit("n", line(1, 10), doc_path="d.md")
+    assert decided(world(golden, run(named))) == ("exact", "span", 1)
+    assert decided(world(golden, run(named), documents={"d.md": "e"})) == ("exact", "span", None)
     assert decided(world(golden, run(found))) == ("exact", "span", 1)
     assert decided(world(golden, run(found), documents={"d.md": "d"})) == ("exact", "span", 1)
     assert decided(world(golden, run(hit("n", line(1, 10))), documents={"d.md": "d"})) == ("exact", "span", 1)
@@ -354,7 +379,9 @@ def test_numbers_by_id_and_by_document() -> None:
         ([hit("x", rank=2, token_count=9999), hit("c", rank=1, token_count=1)], [1, 1, 1, 1]),
         ([hit("c", rank=1, token_count=1), hit("x", rank=1)], [1, 1, 1, 1]),
         ([hit("x", rank=1), hit("c", rank=1, token_count=1)], None),
-        ([hit("x"), hit("y")], [0, 0, 0, 0]),
+        ([hit("x"), hit("y", token_count=1)], None),
+        ([hit("x", token_count=1), hit("y", token_count=1)], [0, 0, 0, 0]),
+        ([], None),
         ([hit("c", text="x" * 2000)], [1, 1, 1, 1]),
         ([hit("c", text="x" * 2001)], [0, 1, 1, 1]),
         ([hit("c", text="x" * 200 + "...")], None),
@@ -368,6 +395,17 @@ def test_a_correct_hit_within_a_budget(hits: list[dict[str, Any]], within: list[
     made = world(entry("c"), run(*hits, version=OLD), table=table)
     found = Oracle(made, match="exact").score("run").get("hit_within_tokens")
     assert (list(found.values()) if found else None) == within
+
+
+def test_nothing_came_back_counts_where_sizes_are_known() -> None:
+    golden = [entry("c", name="q"), entry("c", name="r")]
+
+    def within(*hits: dict[str, Any]) -> Any:
+        rows: dict[str, dict[str, Any]] = {"q": {"hits_top_k": list(hits)}, "r": {}}
+        return Oracle(World(golden, [Run("run", {}, rows)])).score("run").get("hit_within_tokens")
+
+    assert within(hit("c", token_count=1)) == {"500": 0.5, "1000": 0.5, "2000": 0.5, "4000": 0.5}
+    assert within(hit("c")) is None
 
 
 def test_a_half_is_rounded_away_from_zero() -> None:

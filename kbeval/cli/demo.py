@@ -37,7 +37,7 @@ def demo_command(folder: str) -> int:
     common.note(f"{made} {place}: a knowledge base of 7 documents, 25 golden queries and 3 scored runs", "")
     rows = [(run.run_id, None, scored.aggregates[run.run_id]) for run in scored.runs]
     common.print_table(*score_table(rows, "table", None), "table")
-    common.note("")
+    common.note("", *scored.notes)
     for warning in scored.warnings:
         common.warn(warning)
     common.note("")
