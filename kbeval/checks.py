@@ -49,6 +49,7 @@ def check_workspace(scoring: Scoring) -> list[Finding]:
         _rows_without_golden(scoring),
         _golden_without_rows(scoring),
         _repeated_hits(scoring),
+        _repeated_ranks(scoring),
         _rank_gaps(scoring),
         _groups(scoring.golden),
     ]
@@ -68,6 +69,14 @@ def row_warnings(scoring: Scoring) -> Iterator[str]:
         yield (
             f"run {run_id}: {counted(len(queries), 'hit')} without chunk_id, doc_id or a known path,"
             f" first in query {queries[0]}: nothing that is expected can be found in them"
+        )
+    tied: dict[str, list[str]] = {}
+    for run_id, query_id, _ in _tied(scoring):
+        tied.setdefault(run_id, []).append(query_id)
+    for run_id, queries in tied.items():
+        yield (
+            f"run {run_id}: {counted(len(queries), 'ranking')} with repeated ranks, first of query {queries[0]}:"
+            " each hit takes a place of its own, in the order of ranks and then of the list"
         )
     for run_id, version, source in _guessed(scoring):
         if source == "hits":
@@ -420,6 +429,29 @@ def _repeated_hits(scoring: Scoring) -> Finding:
         "a chunk counts once, at its best rank: the retriever should not repeat it",
         found,
     )
+
+
+def _tied(scoring: Scoring) -> list[tuple[str, str, int]]:
+    """Rankings in which a rank stands more than once: run, query, and the first such rank."""
+    scoring.session.need("hits", "results")
+    return scoring.session.rows(
+        """
+        SELECT r.run_id, r.query_id, MIN(h.stored_rank)
+        FROM hits AS h
+        JOIN results AS r ON r.result_no = h.result_no
+        WHERE h.rank <> h.stored_rank
+        GROUP BY r.run_id, r.query_id
+        ORDER BY r.run_id, r.query_id
+        """
+    )
+
+
+def _repeated_ranks(scoring: Scoring) -> Finding:
+    found = [f"{run_id} {query_id}: rank {rank}" for run_id, query_id, rank in _tied(scoring)]
+    advice = (
+        "each hit takes a place of its own, in the order of ranks and then of the list: give each hit its own rank"
+    )
+    return _finding("repeated-rank", "rankings with repeated ranks", advice, found)
 
 
 def _rank_gaps(scoring: Scoring) -> Finding:

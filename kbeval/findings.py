@@ -29,6 +29,7 @@ CODES = {
     "row-without-query": "rows whose query is not in the golden file",
     "query-without-row": "golden queries that a run has no row for",
     "repeated-hit": "rankings that hold a chunk more than once",
+    "repeated-rank": "rankings in which a rank stands more than once",
     "rank-gap": "rankings with gaps",
     "group-mismatch": "queries of one group that expect different documents",
 }
