@@ -294,8 +294,11 @@ def _ledgers(scoring: Scoring) -> dict[str, dict[str, Any]]:
             "failed": failed,
             "unreadable": unreadable,
             "repeated_hits": int(repeated),
+            **({"malformed_citations": int(malformed)} if malformed else {}),
         }
-        for run_id, rows, unknown, failed, unreadable, repeated in scoring.session.rows("SELECT * FROM run_ledger")
+        for run_id, rows, unknown, failed, unreadable, repeated, malformed in scoring.session.rows(
+            "SELECT * FROM run_ledger"
+        )
     }
     if "anchor_rows" in scoring.session.built:
         scoring.session.need("support_hits")

@@ -42,6 +42,8 @@ def check_workspace(scoring: Scoring) -> list[Finding]:
         *_stale_chunks(scoring),
         _foreign_runs(scoring),
         _reused_ids(scoring),
+        _malformed_citations(scoring),
+        _malformed_spans(scoring),
         _axis_mismatches(scoring),
         _stale_docs(scoring),
         _finding("unknown-field", "ignored fields in the golden file", "correct their names", scoring.golden.warnings),
@@ -350,6 +352,22 @@ def _axis_mismatches(scoring: Scoring) -> Finding:
     found = [f"{run_id}: {text}" for run_id, text in _unmet_axes(scoring)]
     advice = "write expected_spans by the kind of position that the hits have, or store that kind with the hits"
     return _finding("axis-mismatch", "labels by a kind of position that no hit has", advice, found)
+
+
+def _malformed_citations(scoring: Scoring) -> Finding:
+    found = [
+        f"{run_id} {query_id}: citation {number}" for run_id, query_id, number in _built(scoring, "malformed_citations")
+    ]
+    advice = (
+        "they count as unresolved: give each a known kind, with an end that is not before its start, or the path alone"
+    )
+    return _finding("malformed-citation", "malformed citations", advice, found)
+
+
+def _malformed_spans(scoring: Scoring) -> Finding:
+    found = [f"{run_id} {query_id}: hit {number}" for run_id, query_id, number in _built(scoring, "malformed_spans")]
+    advice = "such a span says nothing about where the hit stands: give it a known kind, and an end after its start"
+    return _finding("malformed-span", "hits with malformed source_spans", advice, found)
 
 
 def _stale_docs(scoring: Scoring) -> Finding:

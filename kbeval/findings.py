@@ -22,6 +22,8 @@ CODES = {
     "unplaced-chunks": "expected chunks that are not in the index, and of which it is not known where they stood",
     "foreign-run": "runs made with other chunks than the labels (a note, unless ids alone decide)",
     "reused-ids": "expected chunk ids that stood for different text in different versions of the index",
+    "malformed-citation": "citations that say wrongly where in a document, and so resolve to nothing",
+    "malformed-span": "source_spans of hits that are no place, and say nothing",
     "axis-mismatch": "expected_spans by a kind of position that neither hits nor chunks use",
     "unknown-docs": "expected documents that nothing knows",
     "unknown-field": "fields of the golden file that are ignored",
