@@ -7,31 +7,31 @@ follow from it; and for two runs what a comparison says.
 Where the definitions leave a choice, this is the choice:
 
  1. A run whose hits name several chunker versions has no known version: the tables are not asked then.
- 2. '' is not a policy: a run whose chunks are known under '' alone has no known policy. A chunk that is known under ''
-    and one other policy is known under that other one.
+ 2. '' is not a policy that a run can have: chunks that are known under '' alone say nothing about it, and neither do
+    those that are known under '' and another one.
  3. The tables are the table `chunks` and those kept rows that were seen in it. Kept rows that were only seen in hits
     are what the hits of stored runs are: *sightings*. They say where an expected chunk stands, and of which version it
     is, where the tables do not know it; they never place a hit. So numbers do not change when what was seen is kept.
  4. A kept row that has the key (chunk, version, policy) of a row of the table is in the table now, and the table's row
-    was first seen when the kept one was. The table's own content comes first; where it says nothing (unusable spans),
-    the kept row's is used. A row of the table that was not kept is seen now: after everything kept.
-    Rows first seen at the same time: by version, then by policy.
- 5. Which row of several answers for a hit is decided for each question among those that can answer it: usable spans, a
-    document, a size.  A policy that is known and that no such row has excludes none of them.
- 6. Where an expected chunk stands: the first seen row of the tables with usable spans; where none has any, the first
-    sighting that has: those with usable `source_spans` before those with a usable citation, then those
-    that name a document, then by version (the hit's, else the configured one; unknown ones first) and by the spans
-    as text. A run's own hits are sightings too. Where the tables know the document of a chunk, sightings in another
-    document say nothing about it.
+    was first seen when the kept one was. The table's own content comes first; where it says nothing (unusable spans, no
+    size), the kept row's is used, but for spans that were only seen in hits. A row of the table that was not kept is
+    seen now: after everything kept. Rows first seen at the same time: by version, then by policy.
+ 5. Of several rows that answer for a hit one is chosen, of those with usable spans if there are any; position, document
+    and size are those of its key. A policy that is known and that no such row has excludes none of them.
+ 6. Where an expected chunk stands: where its first seen row in the tables does; where that has no usable spans, the
+    first sighting that has: those that name a document before the others, those with usable `source_spans` before those
+    with a usable citation, then by version (the hit's, else the configured one; unknown ones first) and by the spans
+    as text. A run's own hits are sightings too. Where the first seen row names a document, sightings in another one say
+    nothing about the chunk. A place in no known document is no place.
     An expected chunk that the tables do not know is own where a sighting has the run's version, and foreign where all
-    sightings with a version have others. The label's place for own and foreign is the first seen row of the tables with
-    usable spans, else the first seen row.
+    sightings with a version have others. The label's place for own and foreign is the first seen row of the tables.
     A run is of an earlier index where it is not current, the table has chunks of its version, and more than half of its
     distinct hit chunk ids were in it at that version and are not any more: then a row that is in the table now is
     not its own.
  7. The document of an expected chunk is that of its place; without one, of the first seen row, else of the first
     sighting that has a document.
- 8. "The same spans": the same document and the same positions, however they are cut into spans.
+ 8. A label means a known row when its own place is of the same version and policy, or has the same spans: as they are
+    written, in the same document.
  9. A query with `expected_spans` has their places and their documents alone (and `expected_doc_ids`): its expected
     chunks say nothing about places and documents then. Each of its spans is a place of its own.
 10. The right documents, in which every hit must be placed: the expected documents, and those of the places.
@@ -48,7 +48,7 @@ Where the definitions leave a choice, this is the choice:
     text that is empty say nothing.
 16. `hit_within_tokens` is null, whatever the budget, where the size of a hit that is read is unknown: the hits up to
     the first correct one, or all where none is correct (a run without sizes has no number, not 0, and misses count
-    only where hits would). A query without hits is 0, in a run of which any query that counts here has known sizes.
+    only where hits would). A query without hits is 0, in a run of which any row has hits of known sizes.
 17. Hits of one ranking with the same rank: in the order of ranks, then of the list, each takes its stored rank or the
     next place that is free. Other ranks stay as they are stored, gaps too.
 18. A place named by a path that `documents` does not know is in the document of every hit that names this path, id or
@@ -66,7 +66,7 @@ from math import floor
 from typing import Any, NamedTuple
 
 from tests import span_oracle
-from tests.span_oracle import Box, covered, is_match, real, same_positions, says_something
+from tests.span_oracle import Box, covered, is_match, real, says_something
 
 KS = (1, 3, 5, 10)
 BUDGETS = (500, 1000, 2000, 4000)
@@ -118,6 +118,10 @@ class Known:
     first_seen: str
 
     @property
+    def key(self) -> tuple[str, str, str]:
+        return self.chunk.chunk_id, self.chunk.version, self.chunk.policy
+
+    @property
     def age(self) -> tuple[Any, ...]:
         return self.first_seen, self.chunk.version, self.chunk.policy, not self.is_from_table
 
@@ -133,7 +137,7 @@ class Sighting(NamedTuple):
     @property
     def order(self) -> tuple[Any, ...]:
         as_text = json.dumps(self.spans, separators=(",", ":"), ensure_ascii=False)
-        return self.spans is None, self.is_cited, self.doc is None, self.version, as_text, self.doc or ""
+        return self.spans is None, self.doc is None, self.is_cited, self.version, as_text, self.doc or ""
 
 
 @dataclass(frozen=True)
@@ -208,9 +212,11 @@ class Oracle:
         self.runs = {run.run_id: run for run in world.runs}
         self.versions: dict[str, tuple[str | None, str | None]] = {}
         self.policies: dict[str, str | None] = {}
-        kept = [c for c in world.kept if c.seen_in == "chunks"]
         in_table = {(c.chunk_id, c.version, c.policy) for c in world.table}
-        kept_since = {(c.chunk_id, c.version, c.policy): c.first_seen for c in kept}
+        kept_since = {(c.chunk_id, c.version, c.policy): c.first_seen for c in world.kept}
+        kept = [c for c in world.kept if c.seen_in == "chunks"]
+        hits = [c for c in world.kept if c.seen_in == "hits"]
+        kept += [replace(c, spans=None) for c in hits if (c.chunk_id, c.version, c.policy) in in_table]
         self.known: dict[str, list[Known]] = {}
         for is_from_table, chunks in ((True, world.table), (False, kept)):
             for c in chunks:
@@ -260,9 +266,9 @@ class Oracle:
         version = self.version(run)
         given: set[str] = set()
         for chunk_id in self.chunk_ids(run):
-            policies = {c.policy for c in self.indexed(chunk_id) if c.version == version and c.policy}
+            policies = {c.policy for c in self.indexed(chunk_id) if c.version == version}
             if len(policies) == 1:
-                given |= policies
+                given |= policies - {""}
         return min(given) if len(given) == 1 else None
 
     def is_current(self, run: Run) -> bool:
@@ -283,7 +289,7 @@ class Oracle:
         version, policy = self.version(run), self.policy(run)
         is_current, is_earlier = self.is_current(run), self.is_earlier(run)
         known = self.known.get(chunk_id, [])
-        label = next((one for one in known if says_something(one.chunk.spans)), known[0] if known else None)
+        label = self.first_seen(chunk_id)
         for one in known:
             c = one.chunk
             if c.version != version or (policy is not None and c.policy not in {"", policy}):
@@ -291,8 +297,8 @@ class Oracle:
             if (is_current and not one.is_in_table) or (is_earlier and one.is_in_table):
                 continue
             assert label is not None
-            is_same = label.chunk.doc_id == c.doc_id and same_positions(label.chunk.spans, c.spans)
-            if label.chunk.version == version or is_same:
+            is_same = label.doc_id == c.doc_id and label.spans == c.spans and says_something(c.spans)
+            if (label.version, label.policy) == (c.version, c.policy) or is_same:
                 return "own"
         if known or is_current:
             return "foreign"
@@ -314,7 +320,7 @@ class Oracle:
         return text(hit.get("chunker_version")) or self.version(run)
 
     def rows_for(self, run: Run, hit: Hit) -> list[Chunk]:
-        """What the tables know of a hit's chunk, the most fitting first."""
+        """What the tables know of a hit's chunk: a row of the table, what was kept of it, or both."""
         version = self.version_of(run, hit)
         policy = self.policy(run)
         found = [
@@ -323,7 +329,8 @@ class Oracle:
             if version is None or one.chunk.version == version
         ]
         found.sort(key=lambda one: (policy is not None and one.chunk.policy != policy, not one.is_in_table, one.age))
-        return [one.chunk for one in found]
+        chosen = next((one for one in found if says_something(one.chunk.spans)), found[0] if found else None)
+        return [one.chunk for one in found if chosen is not None and one.key == chosen.key]
 
     def spans_of(self, run: Run, hit: Hit) -> Any:
         """Where a hit stands; None where nothing says so."""
@@ -393,17 +400,21 @@ class Oracle:
 
     def place_of_chunk(self, chunk_id: str) -> tuple[str | None, Any]:
         """The document and the spans of an expected chunk, as far as they are known."""
-        known = self.known.get(chunk_id, [])
-        for one in known:
-            if says_something(one.chunk.spans):
-                return one.chunk.doc_id, one.chunk.spans
-        docs = {one.chunk.doc_id for one in known if one.chunk.doc_id}
-        sighted = [seen for seen in self.sightings(chunk_id) if not docs or seen.doc in {*docs, None}]
+        label = self.first_seen(chunk_id)
+        doc = label.doc_id or None if label else None
+        if label and says_something(label.spans):
+            return doc, label.spans
+        sighted = [seen for seen in self.sightings(chunk_id) if doc is None or seen.doc in {doc, None}]
         for seen in sighted:
             if seen.spans is not None:
-                return seen.doc or min(docs, default=None), seen.spans
-        named = [*(one.chunk.doc_id for one in known), *(seen.doc for seen in sighted)]
-        return next((doc for doc in named if doc), None), None
+                return seen.doc or doc, seen.spans
+        return doc or next((seen.doc for seen in sighted if seen.doc), None), None
+
+    def first_seen(self, chunk_id: str) -> Chunk | None:
+        """The first row of a chunk that the tables knew, with what was kept of it where it has no usable spans."""
+        known = self.known.get(chunk_id, [])
+        same = [one.chunk for one in known if one.key == known[0].key]
+        return next((c for c in same if says_something(c.spans)), same[0] if same else None)
 
     def expected_places(self, entry: Mapping[str, Any]) -> tuple[list[ExpectedPlace], set[str]]:
         """Where the right text stands, and in which documents."""
@@ -527,11 +538,13 @@ class Oracle:
         return has_labels and judged.matching != "unmatched"
 
     def is_measured(self, run: Run, matching: str, together: Sequence[Run]) -> bool:
-        """Are the sizes known of any ranking that counts?"""
+        """Are the sizes known of any ranking?"""
         for query_id, row in run.rows.items():
-            if query_id in self.labels and hits_of(row):
+            if hits_of(row):
                 judged = self.judge(run, query_id, matching, together)
-                if self.is_about_chunks(judged, query_id) and self.within(run, query_id, judged) is not None:
+                if query_id not in self.labels or not self.is_about_chunks(judged, query_id):
+                    judged = replace(judged, correct=())
+                if self.within(run, query_id, judged) is not None:
                     return True
         return False
 

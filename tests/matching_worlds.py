@@ -22,6 +22,7 @@ KINDS = ("line", "line", "line", "code", "char", "byte", "time", "page", "region
 POLICIES = ("constant", "changing", "changing", "none")
 IDS = ("new", "new", "content", "numbered", "counted")
 CUT_TEXT = "x" * 200 + "..."
+SEPARATORS = {"chunks": None, "hits": (",", ":")}
 KEPT = """
     CREATE TABLE kbeval_chunk_spans (
         chunk_id TEXT NOT NULL, chunker_version TEXT NOT NULL, policy_hash TEXT NOT NULL, doc_id TEXT,
@@ -327,7 +328,8 @@ def store(world: World, folder: Path) -> tuple[Path, Path]:
                 "chunker_version": chunk.version,
                 "policy_hash": chunk.policy,
                 "doc_id": chunk.doc_id,
-                "source_spans_json": json.dumps(chunk.spans, separators=(",", ":")),
+                # As the table had them, or as kbeval writes what it saw in hits.
+                "source_spans_json": json.dumps(chunk.spans, separators=SEPARATORS[chunk.seen_in]),
                 "tokens": chunk.tokens,
                 "seen_in": chunk.seen_in,
                 "first_seen": chunk.first_seen,

@@ -115,11 +115,3 @@ def correct_ranks(
             rank = int(hit.get("rank") or position)
             best[hit["chunk_id"]] = min(rank, best.get(hit["chunk_id"], rank))
     return sorted(best.values())
-
-
-def same_positions(a: Any, b: Any) -> bool:
-    """Do two span lists cover the same, however they are cut?"""
-    if not (says_something(a) and says_something(b)):
-        return False
-    shared, of_a, of_b = sizes(covered(a), covered(b))
-    return shared == of_a == of_b and (shared > 0 or (is_caption(a) and is_caption(b)))

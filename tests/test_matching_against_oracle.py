@@ -73,7 +73,7 @@ def differences(world: World, options: Options, folder: Path) -> Iterator[str]:
         if aggregate.provenance["matching"] != oracle.matching(run):
             yield f"{thought}: provenance.matching is {aggregate.provenance['matching']}"
         yield from numbers_that_differ(thought, aggregate.to_dict(), oracle.score(run.run_id))
-        for query_id, of_one in found.slices[run.run_id].items():  # a category for each query
+        for query_id, of_one in found.slices.get(run.run_id, {}).items():  # a category for each query
             if query_id in run.rows:
                 judged = oracle.judge(run, query_id, oracle.matching(run))
                 where = f"{thought}, {query_id} (by {judged.matching}, right are {judged.correct})"

@@ -10,7 +10,7 @@ import pytest
 
 from tests import span_oracle
 from tests.matching_oracle import Chunk, Oracle, Run, World
-from tests.span_oracle import covered, same_positions
+from tests.span_oracle import covered
 
 OLD, NEW = "md@1", "md@2"
 
@@ -104,13 +104,6 @@ def test_four_lines_of_ten(of: str, least: str, is_match: bool) -> None:
     assert span_oracle.is_match(covered([line(3, 6)]), covered([line(1, 10)]), Fraction(least), of) is is_match
 
 
-def test_positions_are_the_same_however_they_are_cut() -> None:
-    assert same_positions([line(1, 4), line(5, 8)], [line(1, 8)])
-    assert not same_positions([line(1, 4)], [line(1, 8)])
-    assert not same_positions([], [])
-    assert same_positions([{"kind": "caption"}], [{"kind": "caption"}])
-
-
 # --- where a hit is ----------------------------------------------------------------------------------
 
 LABEL = entry(expected_spans=[{"doc_id": "d", **line(1, 10)}])
@@ -172,7 +165,9 @@ def test_the_version_of_a_run() -> None:
 def test_the_policy_of_a_run() -> None:
     known = [
         chunk("a", policy="p1"),
-        kept("a", policy=""),
+        chunk("e", policy=""),
+        chunk("f", policy="p2"),
+        kept("f", policy=""),
         chunk("b", policy="p1"),
         kept("b", policy="p2"),
         chunk("c", policy="p2"),
@@ -185,7 +180,7 @@ def test_the_policy_of_a_run() -> None:
         return Oracle(world(LABEL, made, table=known, kept=seen)).policy(made)
 
     assert policy("a", policy_hash="mine") == "mine"
-    assert policy("a", "b", "n", "h", "gone") == "p1"
+    assert policy("a", "b", "e", "f", "n", "h", "gone") == "p1"
     assert policy("b") is None
     assert policy("a", "c") is None
 
@@ -245,6 +240,10 @@ def test_an_id_of_another_policy_is_foreign() -> None:
     assert ownership("c", run(version=OLD, config={"policy_hash": "p2"}), archive=archive) == "foreign"
     assert ownership("c", run(version=OLD, config={"policy_hash": "p1"}), archive=archive) == "own"
     assert ownership("c", run(version=OLD), archive=archive) == "own"
+    both = (*archive, kept("c", line(1, 10), policy="p2", since=2))
+    assert ownership("c", run(version=OLD, config={"policy_hash": "p2"}), archive=both) == "own"
+    reused = (*archive, kept("c", line(1, 50), policy="p2", since=2))
+    assert ownership("c", run(version=OLD, config={"policy_hash": "p2"}), archive=reused) == "foreign"
     nameless = (kept("c", line(1, 10), policy=""),)
     assert ownership("c", run(version=OLD, config={"policy_hash": "p2"}), archive=nameless) == "own"
 

@@ -1,4 +1,5 @@
--- read_hits: the hits that a reader goes through until the first expected chunk, or all where none comes, each chunk once.
+-- read_hits: for queries that expect chunks or spans, the hits that a reader goes through until the first of them, or all
+-- where none comes, each chunk once.
 -- columns: result_no, position, tokens (the hit's own count, else the tables' estimate; null: neither says)
 -- kind: table
 WITH first_correct AS (
@@ -17,6 +18,8 @@ WITH first_correct AS (
 read AS (
     SELECT h.result_no, h.position, h.rank, h.chunk_id, h.chunker_version, h.token_count
     FROM hits AS h
+    JOIN results AS r ON r.result_no = h.result_no
+    JOIN queries AS q ON q.query_id = r.query_id AND q.n_expected_chunks + q.n_expected_spans > 0
     LEFT JOIN first_correct AS f ON f.result_no = h.result_no
     WHERE f.result_no IS NULL
        OR h.rank < f.rank
