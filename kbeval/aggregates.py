@@ -20,7 +20,7 @@ from kbeval.model import CONTRACT, AggregateMetrics, Number
 from kbeval.names import ABSTENTION, Name, short_name
 from kbeval.provenance import LabelVersions, of_places, of_run, provenance
 from kbeval.rowmarks import RowMarks, marks_to_keep
-from kbeval.runs import RepeatedRow, Run
+from kbeval.runs import KeyFault, Run
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
 from kbeval.sqlfiles import compose
 from kbeval.text import counted, cut
@@ -62,7 +62,7 @@ class Scored:
     slices: dict[str, dict[str, AggregateMetrics]] = field(default_factory=dict)
     bad_rows: list[BadRow] = field(default_factory=list)
     # Why runs of the database were left out: nothing can be said about them.
-    repeated_rows: list[RepeatedRow] = field(default_factory=list)
+    key_faults: list[KeyFault] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     # What is worth knowing, and no reason for doubt.
     notes: list[str] = field(default_factory=list)
@@ -129,7 +129,7 @@ def compute_aggregate(
     """Score one run of a database against a golden file. Nothing is stored; see `store_aggregate`.
 
     Raises BadRowsError where a stored row cannot be read, unless `skip_bad_rows`, which counts such
-    rows as failed queries; and RepeatedRowsError where the run has several rows for one query.
+    rows as failed queries; and BrokenRunsError where the keys of the run or of its rows are not sound.
     """
     scored = score_runs(db, golden, [run_id], options)
     if scored.bad_rows and not skip_bad_rows:
@@ -169,7 +169,7 @@ def aggregate_runs(scoring: Scoring) -> Scored:
     scored = Scored(
         scoring.runs,
         bad_rows=bad_rows(scoring),
-        repeated_rows=scoring.repeated_rows,
+        key_faults=scoring.key_faults,
         warnings=list(scoring.golden.warnings),
     )
     for run in scoring.runs:
@@ -294,8 +294,11 @@ def _ledgers(scoring: Scoring) -> dict[str, dict[str, Any]]:
             "failed": failed,
             "unreadable": unreadable,
             "repeated_hits": int(repeated),
+            **({"malformed_citations": int(malformed)} if malformed else {}),
         }
-        for run_id, rows, unknown, failed, unreadable, repeated in scoring.session.rows("SELECT * FROM run_ledger")
+        for run_id, rows, unknown, failed, unreadable, repeated, malformed in scoring.session.rows(
+            "SELECT * FROM run_ledger"
+        )
     }
     if "anchor_rows" in scoring.session.built:
         scoring.session.need("support_hits")
@@ -371,6 +374,11 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
         yield f"citation_coverage has no value: the database has no table {table!r}, or it is empty"
     yield from matching_warnings(scoring, scored)
     yield from row_warnings(scoring)
+    if not scoring.options.together:
+        for run in scoring.runs:
+            if not run.is_dated:
+                when = cut(run.created_at, 40)
+                yield f"run {run.run_id}: created_at {when!r} is not a time: 'latest' and names by place are refused"
     left_out = "left out" if scoring.options.together else "left out (--missing zero counts them)"
     treated = "counted as zero" if scoring.options.missing == "zero" else left_out
     traces = {run.run_id for run in scoring.runs if imported_from(config_of(run)) == "grounded"}

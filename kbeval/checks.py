@@ -7,8 +7,9 @@ from typing import Any
 
 from kbeval.findings import Finding
 from kbeval.golden import Golden
+from kbeval.runs import REPEATED_ROW, REPEATED_RUN, UNREADABLE_KEY, KeyFault
 from kbeval.scoring import Scoring
-from kbeval.text import counted
+from kbeval.text import counted, cut
 
 _LABELS = (
     "expected_chunk_ids",
@@ -33,13 +34,16 @@ def check_workspace(scoring: Scoring) -> list[Finding]:
     session.need("queries", "expected_chunks", "expected_docs", "repeated_hits")
     checks = [
         _bad_rows(scoring),
-        _repeated_rows(scoring),
+        *_key_faults(scoring),
+        _undated_runs(scoring),
         *_fields(scoring),
         _hits_without_id(scoring),
         *_guessed_chunkers(scoring),
         *_stale_chunks(scoring),
         _foreign_runs(scoring),
         _reused_ids(scoring),
+        _malformed_citations(scoring),
+        _malformed_spans(scoring),
         _axis_mismatches(scoring),
         _stale_docs(scoring),
         _finding("unknown-field", "ignored fields in the golden file", "correct their names", scoring.golden.warnings),
@@ -47,6 +51,7 @@ def check_workspace(scoring: Scoring) -> list[Finding]:
         _rows_without_golden(scoring),
         _golden_without_rows(scoring),
         _repeated_hits(scoring),
+        _repeated_ranks(scoring),
         _rank_gaps(scoring),
         _groups(scoring.golden),
     ]
@@ -66,6 +71,14 @@ def row_warnings(scoring: Scoring) -> Iterator[str]:
         yield (
             f"run {run_id}: {counted(len(queries), 'hit')} without chunk_id, doc_id or a known path,"
             f" first in query {queries[0]}: nothing that is expected can be found in them"
+        )
+    tied: dict[str, list[str]] = {}
+    for run_id, query_id, _ in _tied(scoring):
+        tied.setdefault(run_id, []).append(query_id)
+    for run_id, queries in tied.items():
+        yield (
+            f"run {run_id}: {counted(len(queries), 'ranking')} with repeated ranks, first of query {queries[0]}:"
+            " each hit takes a place of its own, in the order of ranks and then of the list"
         )
     for run_id, version, source in _guessed(scoring):
         if source == "hits":
@@ -124,10 +137,30 @@ def _bad_rows(scoring: Scoring) -> Finding:
     return _finding("unreadable-row", "unreadable rows", "repair them, or score with --skip-bad-rows", found)
 
 
-def _repeated_rows(scoring: Scoring) -> Finding:
-    found = [f"{row.run_id} {row.query_id}: {row.count:,} rows" for row in scoring.repeated_rows]
+def _key_faults(scoring: Scoring) -> Iterator[Finding]:
+    def of(code: str) -> list[KeyFault]:
+        return [fault for fault in scoring.key_faults if fault.code == code]
+
     advice = "it is not clear which of them counts, so these runs are not scored, nor checked further: keep one of each"
-    return _finding("repeated-row", "queries with several rows in one run", advice, found)
+    rows = [f"{fault.run_id} {fault.query_id}: {fault.count:,} rows" for fault in of(REPEATED_ROW)]
+    yield _finding(REPEATED_ROW, "queries with several rows in one run", advice, rows)
+    runs = [f"{fault.run_id}: {fault.count:,} rows in eval_runs" for fault in of(REPEATED_RUN)]
+    yield _finding(REPEATED_RUN, "runs with several rows in eval_runs", advice, runs)
+    yield _finding(
+        UNREADABLE_KEY,
+        "runs whose id or suite is not UTF-8 text",
+        "nothing can name them, so they are not scored, nor checked further: correct run_id or suite in eval_runs",
+        [fault.run_id for fault in of(UNREADABLE_KEY)],
+    )
+
+
+def _undated_runs(scoring: Scoring) -> Finding:
+    found = [f"{run.run_id}: {cut(run.created_at, 40)!r}" for run in scoring.runs if not run.is_dated]
+    advice = (
+        "it is not known where they stand among the others, so 'latest' and names by place are refused:"
+        " write created_at like 2026-03-01T14:00:00Z"
+    )
+    return _finding("undated-run", "runs whose created_at is not a time", advice, found)
 
 
 def _without_hits(scoring: Scoring) -> list[tuple[str, str]]:
@@ -321,6 +354,22 @@ def _axis_mismatches(scoring: Scoring) -> Finding:
     return _finding("axis-mismatch", "labels by a kind of position that no hit has", advice, found)
 
 
+def _malformed_citations(scoring: Scoring) -> Finding:
+    found = [
+        f"{run_id} {query_id}: citation {number}" for run_id, query_id, number in _built(scoring, "malformed_citations")
+    ]
+    advice = (
+        "they count as unresolved: give each a known kind, with an end that is not before its start, or the path alone"
+    )
+    return _finding("malformed-citation", "malformed citations", advice, found)
+
+
+def _malformed_spans(scoring: Scoring) -> Finding:
+    found = [f"{run_id} {query_id}: hit {number}" for run_id, query_id, number in _built(scoring, "malformed_spans")]
+    advice = "such a span says nothing about where the hit stands: give it a known kind, and an end after its start"
+    return _finding("malformed-span", "hits with malformed source_spans", advice, found)
+
+
 def _stale_docs(scoring: Scoring) -> Finding:
     found = _column(
         scoring,
@@ -398,6 +447,29 @@ def _repeated_hits(scoring: Scoring) -> Finding:
         "a chunk counts once, at its best rank: the retriever should not repeat it",
         found,
     )
+
+
+def _tied(scoring: Scoring) -> list[tuple[str, str, int]]:
+    """Rankings in which a rank stands more than once: run, query, and the first such rank."""
+    scoring.session.need("hits", "results")
+    return scoring.session.rows(
+        """
+        SELECT r.run_id, r.query_id, MIN(h.stored_rank)
+        FROM hits AS h
+        JOIN results AS r ON r.result_no = h.result_no
+        WHERE h.rank <> h.stored_rank
+        GROUP BY r.run_id, r.query_id
+        ORDER BY r.run_id, r.query_id
+        """
+    )
+
+
+def _repeated_ranks(scoring: Scoring) -> Finding:
+    found = [f"{run_id} {query_id}: rank {rank}" for run_id, query_id, rank in _tied(scoring)]
+    advice = (
+        "each hit takes a place of its own, in the order of ranks and then of the list: give each hit its own rank"
+    )
+    return _finding("repeated-rank", "rankings with repeated ranks", advice, found)
 
 
 def _rank_gaps(scoring: Scoring) -> Finding:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kbeval.text import counted, cut, shown
 
@@ -55,14 +55,22 @@ class GoldenError(KbevalError):
             super().__init__(f"{path}: {len(faults):,} faults in the golden file; correct them first:", faults)
 
 
-class RepeatedRowsError(KbevalError):
-    """Runs with several rows for one query; each row names its run and query."""
+class BrokenRunsError(KbevalError):
+    """Runs that are not named by one key, or whose rows are not; each fault names its run and query."""
 
-    def __init__(self, faults: Sequence[str], runs: int, what: str = "cannot be scored") -> None:
+    def __init__(self, faults: Sequence[str], runs: int, what: str, codes: Collection[str]) -> None:
+        """`codes`: the kinds of fault that there are."""
         self.faults = list(faults)
-        which = "it has" if runs == 1 else "they have"
-        why = f"{which} several rows for one query and it is not clear which of them counts"
-        super().__init__(f"{counted(runs, 'run')} {what}, because {why}; keep one of each:", faults)
+        have, their = ("it has", "its") if runs == 1 else ("they have", "their")
+        several = f"{have} {{}} and it is not clear which of them counts"
+        why = {
+            "repeated-row": several.format("several rows for one query"),
+            "repeated-run": several.format("several rows in eval_runs"),
+            "unreadable-key": f"{their} run_id or suite is not UTF-8 text",
+        }
+        because = ", or ".join(text for code, text in why.items() if code in codes)
+        advice = "correct it in eval_runs" if codes == {"unreadable-key"} else "keep one of each"
+        super().__init__(f"{counted(runs, 'run')} {what}, because {because}; {advice}:", faults)
 
 
 class BadRowsError(KbevalError):

@@ -25,6 +25,7 @@ from kbeval.engine import Session
 from kbeval.errors import UsageError
 from kbeval.golden import Golden, load_golden
 from kbeval.scoring import ScoreOptions, Scoring, open_scoring
+from kbeval.sources.sqlite import load_runs
 from kbeval.sources.stamps import Stamp, Times, Watch, times
 from kbeval.sqlfiles import read_sql
 from kbeval.statements import Statement, query_error, read_statements
@@ -274,28 +275,22 @@ class Explorer:
 
 def left_out(scoring: Scoring) -> Iterator[str]:
     """What to say about runs that are stored and cannot be asked about, one line for each."""
-    first = {row.run_id: row for row in reversed(scoring.repeated_rows)}
-    for run_id, row in sorted(first.items()):
-        yield f"run {run_id} is left out: query {row.query_id} has {row.count:,} rows; keep one of each"
+    first = {fault.run_id: fault for fault in reversed(scoring.key_faults)}
+    for run_id, fault in sorted(first.items()):
+        rows = f"query {fault.query_id} has {fault.count:,} rows; keep one of each"
+        yield f"run {run_id} is left out: {fault.what if fault.query_id is None else rows}"
 
 
 def prepare(scoring: Scoring) -> None:
     """Make the scores a relation like any other, and hide what is secret."""
     session = scoring.session
 
-    def load_runs(session: Session) -> None:
-        rows = [
-            (run.run_id, run.suite, _shown_config(run), run.aggregate_json, run.created_at, run.commit_hash or "")
-            for run in scoring.runs
-        ]
-        names = ("run_id", "suite", "config_snapshot_json", "aggregate_json", "created_at", "commit_hash")
-        columns = [f"UNNEST(${place}::VARCHAR[]) AS {name}" for place, name in enumerate(names, start=1)]
-        values = [[row[place] for row in rows] for place in range(len(names))]
-        session.execute(f"CREATE TABLE stored_runs AS SELECT {', '.join(columns)}", values)
+    def load_shown(session: Session) -> None:
+        load_runs(session, [replace(run, config_json=_shown_config(run)) for run in scoring.runs])
 
     session.add_loaders(
         {
-            "stored_runs": load_runs,
+            "stored_runs": load_shown,
             "query_scores": lambda _: scoring.build_scores(),
             "scores": lambda session: session.need("query_scores"),
         }

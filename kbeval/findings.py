@@ -10,6 +10,9 @@ from kbeval.errors import UsageError
 CODES = {
     "unreadable-row": "stored rows that cannot be read",
     "repeated-row": "runs with several rows for one query",
+    "repeated-run": "runs with several rows in eval_runs",
+    "unreadable-key": "runs whose run_id or suite is not UTF-8 text",
+    "undated-run": "runs whose created_at is not a time, so that it is not known which run is the latest",
     "rows-without-hits": "runs in which no row has the field hits_top_k",
     "misnamed-field": "fields of rows, hits and answers that look like one that kbeval reads, under another name",
     "hits-without-id": "hits that name no chunk, no document and no known path",
@@ -19,6 +22,8 @@ CODES = {
     "unplaced-chunks": "expected chunks that are not in the index, and of which it is not known where they stood",
     "foreign-run": "runs made with other chunks than the labels (a note, unless ids alone decide)",
     "reused-ids": "expected chunk ids that stood for different text in different versions of the index",
+    "malformed-citation": "citations that say wrongly where in a document, and so resolve to nothing",
+    "malformed-span": "source_spans of hits that are no place, and say nothing",
     "axis-mismatch": "expected_spans by a kind of position that neither hits nor chunks use",
     "unknown-docs": "expected documents that nothing knows",
     "unknown-field": "fields of the golden file that are ignored",
@@ -26,6 +31,7 @@ CODES = {
     "row-without-query": "rows whose query is not in the golden file",
     "query-without-row": "golden queries that a run has no row for",
     "repeated-hit": "rankings that hold a chunk more than once",
+    "repeated-rank": "rankings in which a rank stands more than once",
     "rank-gap": "rankings with gaps",
     "group-mismatch": "queries of one group that expect different documents",
 }

@@ -24,7 +24,7 @@ from kbeval.moments import moment
 from kbeval.moments import since as parse_since
 from kbeval.names import once_meant
 from kbeval.provenance import matched_by
-from kbeval.runs import of_suite
+from kbeval.runs import of_suite, run_faults
 from kbeval.text import counted, cut, did_you_mean
 
 if TYPE_CHECKING:
@@ -195,6 +195,9 @@ def history_of(runs: Sequence[Run], names: Sequence[str], options: HistoryOption
         raise UsageError(msg)
     start = _start(options.since)
     known = catalogue() if options.metrics is None else options.metrics
+    faults = run_faults(runs)
+    broken = {fault.run_id for fault in faults}
+    runs = [run for run in runs if run.run_id not in broken]
     in_suite = {run.run_id for run in of_suite(runs, options.suite, "the database")}
     entries = [_Entry(run) for run in runs]
     measured = find_measured(names, known, {name for entry in entries for name in entry.numbers})
@@ -210,7 +213,8 @@ def history_of(runs: Sequence[Run], names: Sequence[str], options: HistoryOption
     shown = [entry for _, _, kept in series for entry in kept]
     found = [Series(suite, group, list(_points(kept, measured))) for suite, group, kept in series]
     undated = [entry for entry in (shown if start is None else chosen) if entry.moment is None]
-    notes = list(_notes(shown, found, measured, undated, left_out=start is not None))
+    notes = [f"run {fault.run_id} is left out: {fault.what}" for fault in faults]
+    notes += _notes(shown, found, measured, undated, left_out=start is not None)
     return History(measured, options.by, found, notes)
 
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 
 from kbeval.aggregates import Scored, score_runs
 from kbeval.configs import chunker_version, config_of
-from kbeval.errors import RepeatedRowsError
 from kbeval.golden import Golden, load_golden
 from kbeval.provenance import DATA, FORCED, NEW, LabelVersions, by_places, of_places, of_run, provenance, reasons
-from kbeval.runs import RepeatedRow, Run, chosen_runs
+from kbeval.runs import KeyFault, Run, broken_runs, chosen_runs, key_faults
 from kbeval.scoring import ScoreOptions
 from kbeval.sources.opening import open_source
 from kbeval.text import counted
@@ -32,8 +31,8 @@ class Due:
     golden: Golden | str | os.PathLike[str]
     runs: list[Run]
     reasons: dict[str, list[str]] = field(default_factory=dict)
-    # Stored runs that are not among them, because one of their queries has several rows.
-    repeated_rows: list[RepeatedRow] = field(default_factory=list)
+    # Why stored runs are not among them, whose keys are not sound.
+    key_faults: list[KeyFault] = field(default_factory=list)
 
     @property
     def unchanged(self) -> list[Run]:
@@ -69,11 +68,11 @@ def due_runs(
     with open_source(database, options) as (session, source):
         found = source.runs()
         chosen = chosen_runs(found, names, str(database), options.suite)
-        repeated = source.repeated_rows([run.run_id for run in chosen])
-        broken = {row.run_id for row in repeated}
-        if broken and names is not None:
-            raise RepeatedRowsError([str(row) for row in repeated], len(broken))
-        due = Due(golden, [run for run in chosen if run.run_id not in broken], repeated_rows=repeated)
+        faults = key_faults(source, found, chosen)
+        if faults and names is not None:
+            raise broken_runs(faults)
+        broken = {fault.run_id for fault in faults}
+        due = Due(golden, [run for run in chosen if run.run_id not in broken], key_faults=faults)
         stored = {run.run_id: run.aggregate() for run in due.runs}
         if force or not any(stored.values()):
             due.reasons = {run_id: [NEW if numbers is None else FORCED] for run_id, numbers in stored.items()}
@@ -99,7 +98,7 @@ def rescore(
     database: str | os.PathLike[str], due: Due, options: ScoreOptions, store: Callable[[Scored], None]
 ) -> Scored:
     """Score what is due, one step after the other; `store` is called after each. All runs' numbers come back."""
-    whole = Scored(due.runs, repeated_rows=due.repeated_rows)
+    whole = Scored(due.runs, key_faults=due.key_faults)
     for run in due.unchanged:
         aggregate = run.aggregate()
         if aggregate is not None:

@@ -21,13 +21,13 @@ from kbeval import views
 from kbeval.config import MATCHES, MISSING, OVERLAPS_OF
 from kbeval.configs import chunker_version, config_of, imported_from, own_k
 from kbeval.engine import Loader, Session, first_line
-from kbeval.errors import MetricError, RepeatedRowsError, UsageError
+from kbeval.errors import MetricError, UsageError
 from kbeval.expressions import Expressions
 from kbeval.golden import Golden, load_golden
 from kbeval.matching import Matching
 from kbeval.metrics import Metric, catalogue, shipped_metrics
 from kbeval.names import Name
-from kbeval.runs import RepeatedRow, Run, chosen_runs
+from kbeval.runs import KeyFault, Run, broken_runs, chosen_runs, key_faults
 from kbeval.sources.files import database_size
 from kbeval.sqlfiles import compose
 from kbeval.text import did_you_mean
@@ -168,7 +168,7 @@ class Scoring:
         """`stored`: every run of the database, where that is more than `runs`."""
         self.source = source
         # Why other runs, which would have been among them, are not.
-        self.repeated_rows: list[RepeatedRow] = []
+        self.key_faults: list[KeyFault] = []
         self.golden = golden
         self.runs = list(runs)
         self.options = options
@@ -368,8 +368,9 @@ def open_scoring(  # noqa: PLR0913  (what to open, and how)
     """Open a scoring session; `runs` are names (an id, a unique prefix, latest, each with ~N), None means all.
 
     Without a golden file there are no labels. `settle` may look at the chosen runs, and refuse them or change the
-    options, before their rows are read. A run with several rows for one query is refused where it is named, unless
-    `leave_out`; among all runs it is left out, and `Scoring.repeated_rows` says so.
+    options, before their rows are read. A run whose keys are not sound (several rows for one query, several rows in
+    eval_runs) is refused where it is named, unless `leave_out`; among all runs it is left out, and `Scoring.key_faults`
+    says so.
     """
     from kbeval.sources.opening import open_source  # traces are scored without one
 
@@ -377,11 +378,11 @@ def open_scoring(  # noqa: PLR0913  (what to open, and how)
     with open_source(database, options) as (session, source):
         stored = source.runs()
         chosen = chosen_runs(stored, runs, str(database), options.suite)
-        repeated = source.repeated_rows([run.run_id for run in chosen])
-        if repeated:
-            broken = {row.run_id for row in repeated}
+        faults = key_faults(source, stored, chosen)
+        if faults:
             if runs is not None and not leave_out:
-                raise RepeatedRowsError([str(row) for row in repeated], len(broken))
+                raise broken_runs(faults)
+            broken = {fault.run_id for fault in faults}
             chosen = [run for run in chosen if run.run_id not in broken]
         if settle is not None:
             options = settle(source, chosen, options)
@@ -394,5 +395,5 @@ def open_scoring(  # noqa: PLR0913  (what to open, and how)
             loaded = golden if isinstance(golden, Golden) else load_golden(golden)
             loaded.prepare()
         scoring = Scoring(session, source, loaded, chosen, options, stored)
-        scoring.repeated_rows = repeated
+        scoring.key_faults = faults
         yield scoring

@@ -104,9 +104,14 @@ def _empty_log(connection: sqlite3.Connection) -> None:
 
 
 def _update(connection: sqlite3.Connection, run_id: str, text: str) -> None:
-    cursor = connection.execute("UPDATE eval_runs SET aggregate_json = ? WHERE run_id = ?", (text, run_id))
+    # The run itself, and not one whose id only looks the same to the column.
+    sql = "UPDATE eval_runs SET aggregate_json = ? WHERE run_id = ? COLLATE BINARY"
+    cursor = connection.execute(sql, (text, run_id))
     if cursor.rowcount < 1:
         msg = f"there is no run {run_id!r} in the database, or no longer; nothing was stored"
+        raise DatabaseError(msg)
+    if cursor.rowcount > 1:
+        msg = f"there are {cursor.rowcount:,} rows of run {run_id!r} in eval_runs; nothing was stored: keep one of them"
         raise DatabaseError(msg)
 
 

@@ -27,6 +27,15 @@ def shown(text: str) -> str:
     return "".join(parts)
 
 
+def is_utf8(text: str) -> bool:
+    """Can it be written as UTF-8? Not where it holds half a character, or stands for bytes that were no text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def json_shown(text: str) -> str:
     """For a terminal, and still the same JSON: what `shown` would hide is written as an escape."""
     if text.replace("\n", "").isprintable():

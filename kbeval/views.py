@@ -30,7 +30,7 @@ ABOUT = {
     ),
     "run_details": (
         "what a run's configuration and stored numbers say about themselves",
-        "run_id, place (1: the oldest run), k (how many hits it asked for), stored: definitions, labels, matching",
+        "run_id, place (1: the oldest run), is_dated (false: put first), k (hits asked), definitions, labels, matching",
     ),
     "step_pairs": (
         "every run beside the run before it in its suite, one row a query of either",
@@ -71,6 +71,7 @@ def loaders(runs: Sequence[Run]) -> dict[str, Loader]:
             {
                 "run_id": "VARCHAR",
                 "place": "BIGINT",
+                "is_dated": "BOOLEAN",
                 "k": "BIGINT",
                 "definitions": "VARCHAR",
                 "labels": "VARCHAR",
@@ -168,4 +169,4 @@ def _count(value: Any) -> int | None:  # noqa: ANN401  (whatever is stored)
 
 def _details(run: Run, place: int) -> tuple[Any, ...]:
     made_with = (run.scored_with(what) for what in ("metrics", "golden", "matching"))
-    return run.run_id, place, eval_k(config_of(run)), *made_with
+    return run.run_id, place, run.is_dated, eval_k(config_of(run)), *made_with

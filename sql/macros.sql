@@ -45,6 +45,10 @@ CREATE MACRO kept_text(t) AS
         ) THEN t
     END;
 
+-- Stored text that may hold bytes which are no UTF-8: is it text, and how is it shown? Bytes that are none as \xFF.
+CREATE MACRO is_text(t)    AS TRY(decode(encode(t))) IS NOT NULL;
+CREATE MACRO shown_text(t) AS CASE WHEN is_text(t) THEN t ELSE CAST(encode(t) AS VARCHAR) END;
+
 -- What a stored row is known by: another value for any other text in it.
 CREATE MACRO row_hash(query_id, result_json) AS
     md5_number(concat(length(CAST(query_id AS VARCHAR)), ':', CAST(query_id AS VARCHAR), CAST(result_json AS VARCHAR)));
@@ -121,10 +125,29 @@ CREATE MACRO is_place(s) AS
     AND COALESCE(isfinite(span_low(s)) AND isfinite(span_high(s)) AND span_high(s) > span_low(s), false)
     AND COALESCE(isfinite(span_bottom(s)) AND isfinite(span_top(s)) AND span_top(s) > span_bottom(s), false);
 
+-- Does a citation say where in its document it stands, rightly or wrongly? Not one with a path alone, nor a caption.
+CREATE MACRO says_where(s) AS
+        COALESCE(s.kind <> 'caption', false)
+    OR (
+        s.kind IS NULL
+        AND COALESCE(
+            s.page, s."start", s."end", s.line_start, s.line_end, s.start_ms, s.end_ms, s.char_start, s.char_end,
+            s.x, s.y, s.w, s.h
+        ) IS NOT NULL
+    );
+
 -- A list of spans as it is, where at least one of them says something; null where none does. A caption says that it
 -- is one, and stands nowhere.
-CREATE MACRO usable_spans(j) AS
-    CASE WHEN len(list_filter(spans_in(j), lambda s: s.kind = 'caption' OR is_place(s))) > 0 THEN CAST(j AS VARCHAR) END;
+CREATE MACRO usable_spans(j) AS CASE WHEN n_usable_spans(j) > 0 THEN CAST(j AS VARCHAR) END;
+CREATE MACRO n_usable_spans(j) AS len(list_filter(spans_in(j), lambda s: s.kind = 'caption' OR is_place(s)));
+
+-- Is there a span in a list that says nothing, or something else than a list? Nothing at all is no fault.
+CREATE MACRO has_bad_spans(j) AS
+    CASE
+        WHEN j IS NULL OR CAST(j AS VARCHAR) = 'null' THEN false
+        WHEN spans_in(j) IS NULL                      THEN true
+        ELSE n_usable_spans(j) < len(spans_in(j))
+    END;
 
 -- The hits of a stored row with what they say about where they stand; null where there are none.
 CREATE MACRO hits_in(j) AS

@@ -49,7 +49,9 @@ Where the definitions leave a choice, this is the choice:
 16. `hit_within_tokens` is null, whatever the budget, where the size of a hit that is read is unknown: the hits up to
     the first correct one, or all where none is correct (a run without sizes has no number, not 0, and misses count
     only where hits would). A query without hits is 0, in a run of which any row has hits of known sizes.
-17. A place named by a path that `documents` does not know is in the document of every hit that names this path, id or
+17. Hits of one ranking with the same rank: in the order of ranks, then of the list, each takes its stored rank or the
+    next place that is free. Other ranks stay as they are stored, gaps too.
+18. A place named by a path that `documents` does not know is in the document of every hit that names this path, id or
     not. That, and the path that stands in for an unknown document, count wherever places decide, also where the query
     falls back to documents, and never in `recall_at_k_doc`.
 """
@@ -187,7 +189,13 @@ def rank_of(hit: Hit, position: int) -> int:
 
 
 def ranks_of(hits: Sequence[Hit]) -> tuple[int, ...]:
-    return tuple(rank_of(hit, position) for position, hit in enumerate(hits, start=1))
+    """The place of each hit: its stored rank; where others have it too, the next place that is free."""
+    stored = [rank_of(hit, position) for position, hit in enumerate(hits, start=1)]
+    found = [0] * len(hits)
+    last = 0
+    for number in sorted(range(len(hits)), key=lambda number: (stored[number], number)):
+        found[number] = last = max(stored[number], last + 1)
+    return tuple(found)
 
 
 def identities(hits: Sequence[Hit]) -> list[Any]:

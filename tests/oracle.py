@@ -200,12 +200,18 @@ def resolver(chunks: Sequence[Mapping[str, Any]], documents: Mapping[str, str]) 
         named = item.get("chunk_id") or citation.get("chunk_id")
         if named is not None:
             return named in ids
-        doc = documents.get(citation.get("path", ""))
+        doc = documents.get(citation.get("path") or "")
         if doc is None:
             return False
         wanted = units(citation)
         if wanted is None:
-            return doc in docs
+            # A path alone, or something that is wrong about where.
+            says_where = citation.keys() - {"path", "kind", "section"}
+            return (
+                doc in docs
+                and citation.get("kind") in {None, "caption"}
+                and not (citation.get("kind") is None and any(citation[name] is not None for name in says_where))
+            )
         return any(
             wanted & (units(span) or set()) for chunk in chunks if chunk["doc_id"] == doc for span in chunk["spans"]
         )

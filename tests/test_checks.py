@@ -516,7 +516,7 @@ def test_nothing_of_the_healthy_runs_is_multiplied(healthy: Workspace) -> None:
     assert {run_id: numbers.to_json() for run_id, numbers in found.aggregates.items()} == {
         run_id: numbers.to_json() for run_id, numbers in before.items()
     }
-    assert [str(row) for row in found.repeated_rows] == ["run twice, query q: 2 rows"]
+    assert [str(row) for row in found.key_faults] == ["run twice, query q: 2 rows"]
 
 
 @pytest.mark.parametrize(

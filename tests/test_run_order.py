@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from kbeval.errors import UsageError
 from kbeval.explore import open_explorer
 from kbeval.history import metric_history
 from kbeval.runs import find_run
@@ -35,7 +36,8 @@ def test_runs_have_one_order_whoever_asks(workspace: Workspace, capsys: pytest.C
     expected = ["undated", "epoch", "plain", "offset", "zulu", "zulu-again", "west"]
     expected[4:6] = sorted(expected[4:6], key=lambda name: MOMENTS[name])
     assert [run.run_id for run in stored_runs(workspace.db)] == expected
-    assert find_run(stored_runs(workspace.db), "latest", "kb.db").run_id == "west"
+    with pytest.raises(UsageError, match="created_at of run undated"):
+        find_run(stored_runs(workspace.db), "latest", "kb.db")
     (series,) = metric_history("mrr", db=workspace.db).series
     assert [point.run_id for point in series.points] == expected
     with open_explorer(workspace.db) as explorer:

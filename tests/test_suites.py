@@ -85,8 +85,35 @@ def test_an_id_that_looks_like_a_place_comes_first() -> None:
     assert find_run(runs, "b~1", "kb.db").run_id == "b~1"
     assert find_run(runs, "b~2", "kb.db").run_id == "a"
     assert find_run(runs, "b~1~1", "kb.db").run_id == "a"
-    assert find_run(runs, "latest~1", "kb.db").run_id == "latest~1"
     assert find_baseline(runs, "b~1", runs[-1], "kb.db").run_id == "b~1"
+
+
+@pytest.mark.parametrize("name", ["latest", "latest~1", "previous", "~1"])
+def test_an_id_that_always_means_a_place_is_ambiguous(name: str) -> None:
+    runs = some_runs({"a": "s", name: "s", "c": "s", "d": "s"})
+    with pytest.raises(UsageError, match="is ambiguous: it is the id of a run, and means a run by its place"):
+        find_run(runs, name, "kb.db")
+    with pytest.raises(UsageError, match="is ambiguous"):
+        find_baseline(runs, name, runs[-1], "kb.db")
+    # The beginning of its id names it, and ids name the others.
+    assert find_run(runs, name[:-1], "kb.db").run_id == name
+    assert find_run(runs, "d", "kb.db").run_id == "d"
+
+
+def test_the_newest_run_may_be_called_latest() -> None:
+    assert find_run(some_runs({"a": "s", "latest": "s"}), "latest", "kb.db").run_id == "latest"
+
+
+@pytest.mark.parametrize("name", ["latest", "latest~1", "b~1"])
+@pytest.mark.parametrize("created_at", ["", "yesterday", "03/04/2026", "2026-02-30"])
+def test_a_place_is_not_guessed_where_a_run_has_no_date(name: str, created_at: str) -> None:
+    runs = [Run("x", "s", created_at, None, "{}", "", 1), *some_runs({"a": "s", "b": "s", "other": "t"})]
+    with pytest.raises(UsageError, match=r"created_at of run x is '.*', not a time; name the run by its id"):
+        find_run(runs, name, "kb.db", "s")
+    with pytest.raises(UsageError, match="created_at of run x"):
+        find_baseline(runs, "previous", runs[2], "kb.db")
+    assert find_run(runs, "b", "kb.db").run_id == "b"
+    assert find_run(runs, "latest", "kb.db", "t").run_id == "other"
 
 
 @pytest.mark.parametrize(

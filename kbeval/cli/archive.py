@@ -26,6 +26,7 @@ def archive_command(folder: Path, prune: bool, **flags: Any) -> int:  # noqa: AN
     """
     from kbeval.columnar.archiving import archive_runs
     from kbeval.golden import load_golden
+    from kbeval.runs import broken_runs
 
     settings = common.Settings(**flags)
     database, golden = settings.db(), settings.get("golden")
@@ -42,4 +43,7 @@ def archive_command(folder: Path, prune: bool, **flags: Any) -> int:  # noqa: AN
         common.note(f"{counted(len(found.gone), 'run')} no longer in the database, {what}")
     if labels is None:
         common.note("without labels; --golden FILE archives them too")
+    if found.key_faults:
+        common.fail(broken_runs(found.key_faults, "not archived"))
+        return 2
     return 0

@@ -53,7 +53,7 @@ def check_command(runs: tuple[str, ...], ignore: tuple[str, ...], codes: bool, f
         options = settings.score_options(on_step=progress.step)
         with open_scoring(database, golden, list(runs) or None, options, leave_out=True) as scoring:
             every = check_workspace(scoring)
-            looked_at = len(scoring.runs) + len({row.run_id for row in scoring.repeated_rows})
+            looked_at = len(scoring.runs) + len({fault.run_id for fault in scoring.key_faults})
     found = [finding for finding in every if finding.code not in ignored]
     findings = [finding for finding in found if not finding.is_note]
     ANSWER.say(1 if findings else 0)

@@ -37,8 +37,8 @@ def recompute_command(runs: tuple[str, ...], explain: bool, store: bool, form: s
     named: the first few in the table, all of them with --format json or csv.
     """
     from kbeval.aggregates import store_scored
-    from kbeval.errors import RepeatedRowsError
     from kbeval.recompute import recompute
+    from kbeval.runs import broken_runs
 
     settings = common.Settings(**flags)
     database = settings.db()
@@ -54,10 +54,9 @@ def recompute_command(runs: tuple[str, ...], explain: bool, store: bool, form: s
     _tell(found, healthy if store else None, database, f"kbeval score --all{settings.said_how()}")
     for warning in found.scored.bad_row_warning():
         common.warn(warning)
-    if repeated := found.due.repeated_rows:
-        runs_left_out = len({row.run_id for row in repeated})
-        common.fail(RepeatedRowsError([str(row) for row in repeated], runs_left_out, "left out"))
-    return 2 if (store and broken) or repeated else 0
+    if faults := found.due.key_faults:
+        common.fail(broken_runs(faults, "left out"))
+    return 2 if (store and broken) or faults else 0
 
 
 def _print(found: Recomputed, form: str, *, explain: bool) -> None:

@@ -29,12 +29,13 @@ def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
     from kbeval.names import short_name
     from kbeval.render.scores import FIRST_HEADLINES
     from kbeval.render.table import Column
-    from kbeval.runs import of_suite
+    from kbeval.runs import of_suite, run_faults
     from kbeval.sources.opening import stored_runs
 
     suite = flags.pop("suite")
     database = common.Settings(**flags).db()
-    runs = of_suite(stored_runs(database), suite, database)
+    stored = stored_runs(database)
+    runs = of_suite(stored, suite, database)
     if not runs and form == "table":
         common.note(f"{database} holds no runs yet")
         return 0
@@ -57,6 +58,8 @@ def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
         *(Column(name, short_name(name), right=True) for name in numbers),
     ]
     common.print_table(columns, [_row(run, numbers) for run in runs], form)
+    for fault in run_faults(stored, runs):
+        common.warn(f"{fault}: it cannot be scored or compared")
     if form == "table" and not all(run.aggregate() for run in runs):
         common.note("a run without numbers has not been scored yet: kbeval score --all")
     return 0

@@ -78,7 +78,7 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
     job.tell(due)
     _print(scored, [run_id for run_id in scored.aggregates if run_id not in job.broken], form, options)
     _tell(scored, job.broken)
-    return 2 if job.broken or scored.repeated_rows else 0
+    return 2 if job.broken or scored.key_faults else 0
 
 
 class _Job:
@@ -132,7 +132,7 @@ class _Job:
         from kbeval.errors import UsageError
         from kbeval.rescoring import summary
 
-        if due is not None and not due.runs and not due.repeated_rows:
+        if due is not None and not due.runs and not due.key_faults:
             msg = "the database holds no runs yet, so there is nothing to score"
             raise UsageError(msg)
         if self._dry_run and due is None:
@@ -182,14 +182,14 @@ def _as_json(scored: Scored, run_id: str) -> dict[str, Any]:
 
 
 def _tell(scored: Scored, broken: set[str]) -> None:
-    from kbeval.errors import BadRowsError, RepeatedRowsError
+    from kbeval.errors import BadRowsError
+    from kbeval.runs import broken_runs
 
     common.note(*scored.notes)
     for warning in scored.warnings:
         common.warn(warning)
-    if scored.repeated_rows:
-        runs = len({row.run_id for row in scored.repeated_rows})
-        common.fail(RepeatedRowsError([str(row) for row in scored.repeated_rows], runs, "not scored"))
+    if scored.key_faults:
+        common.fail(broken_runs(scored.key_faults, "not scored"))
     if broken:
         advice = f"{counted(len(broken), 'run')} not scored; repair them, or use --skip-bad-rows:"
         common.fail(BadRowsError([str(row) for row in scored.bad_rows], advice))

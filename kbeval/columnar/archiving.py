@@ -40,7 +40,7 @@ from kbeval.engine import first_line
 from kbeval.errors import DatabaseError, UsageError
 from kbeval.golden import Golden
 from kbeval.locks import lock_holders, locked
-from kbeval.runs import Run
+from kbeval.runs import KeyFault, Run, run_faults
 from kbeval.scoring import ScoreOptions
 from kbeval.sources.files import check_is_database
 from kbeval.sources.opening import open_database
@@ -64,6 +64,8 @@ class Archived:
     unchanged: list[str] = field(default_factory=list)
     # In the archive, and no longer in the database.
     gone: list[str] = field(default_factory=list)
+    # Why runs of the database were not archived.
+    key_faults: list[KeyFault] = field(default_factory=list)
 
     def size(self) -> int:
         """Bytes on disk."""
@@ -136,7 +138,10 @@ class _Archiving:
     def bring_up_to_date(self, *, prune: bool, tidy: bool) -> Archived:
         found = Archived(self._folder)
         with open_database(self._database, self._options) as (session, source):
-            runs = source.runs()
+            stored = source.runs()
+            found.key_faults = run_faults(stored)
+            broken = {fault.run_id for fault in found.key_faults}
+            runs = [run for run in stored if run.run_id not in broken]
             digests = source.row_digests(session, [run.run_id for run in runs])
         self._numberings = self._taken()
         due = []
@@ -210,7 +215,9 @@ class _Archiving:
             _draft(self._folder) as draft,
             open_database(self._database, self._options, [self._folder]) as (session, source),
         ):
-            stored = [run.run_id for run in source.runs()]
+            stored_now = source.runs()
+            broken = {fault.run_id for fault in run_faults(stored_now)}
+            stored = [run.run_id for run in stored_now if run.run_id not in broken]
             # A run that was deleted meanwhile is gone, one that came meanwhile is for the next time.
             self._done = {run_id: self._done[run_id] for run_id in stored if run_id in self._done}
             gone = {run_id: place for run_id, place in self._old.runs.items() if run_id not in self._done}

@@ -21,7 +21,7 @@ from kbeval.names import Name
 from kbeval.render.comparison import counts_sentence, delta_table, verdict_sentence
 from kbeval.render.scores import number_table
 from kbeval.render.table import Cell, Column, json_text, render
-from kbeval.runs import Run, find_run, run_before
+from kbeval.runs import Run, find_run, previous_run
 from kbeval.scoring import ScoreOptions
 from kbeval.sources.opening import open_rows
 from kbeval.text import markdown
@@ -67,8 +67,7 @@ def export_folder(  # noqa: PLR0913  (what to export, from where, and how)
     if aggregate is None:
         return [RESULTS, CONFIG]
     write_whole(folder / METRICS, json_text(aggregate.to_dict()) + "\n")
-    place = [other.run_id for other in runs if other.suite == run.suite].index(run.run_id)
-    before = run_before(runs, run, 1, str(db)) if place and golden is not None else None
+    before = previous_run(runs, run) if golden is not None else None
     compared = [] if before is None or golden is None else _compared(before, run, db, golden, options)
     write_whole(folder / SUMMARY, _summary(run, config, aggregate, options.metrics(), compared))
     return [RESULTS, CONFIG, METRICS, SUMMARY]

@@ -19,6 +19,8 @@ from kbeval.sources.sqlite import BUSY_TIMEOUT_MS
 from kbeval.sqlfiles import read_sql
 
 IMPORTED, UNCHANGED, REPLACED = "imported", "unchanged", "replaced"
+# The run itself, and not one whose id only looks the same to the column.
+_OF_RUN = "WHERE run_id = ? COLLATE BINARY"
 
 
 def write_runs(
@@ -71,7 +73,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
 
 
 def _write(connection: sqlite3.Connection, run: ImportedRun, *, replace: bool) -> str:
-    stored = connection.execute("SELECT config_snapshot_json FROM eval_runs WHERE run_id = ?", (run.run_id,)).fetchone()
+    stored = connection.execute(f"SELECT config_snapshot_json FROM eval_runs {_OF_RUN}", (run.run_id,)).fetchone()
     outcome = IMPORTED
     if stored is not None:
         if _hash(stored[0]) == run.hash:
@@ -81,8 +83,8 @@ def _write(connection: sqlite3.Connection, run: ImportedRun, *, replace: bool) -
             msg = f"there is a run {run.run_id!r} in the database already, {what}; --replace overwrites it"
             raise UsageError(msg)
         outcome = REPLACED
-        connection.execute("DELETE FROM eval_query_results WHERE run_id = ?", (run.run_id,))
-        connection.execute("DELETE FROM eval_runs WHERE run_id = ?", (run.run_id,))
+        connection.execute(f"DELETE FROM eval_query_results {_OF_RUN}", (run.run_id,))
+        connection.execute(f"DELETE FROM eval_runs {_OF_RUN}", (run.run_id,))
     connection.execute(
         "INSERT INTO eval_runs (run_id, suite, config_snapshot_json, aggregate_json, commit_hash, created_at)"
         " VALUES (?, ?, ?, '', NULL, ?)",

@@ -15,9 +15,9 @@ from kbeval.columnar.parts import ALWAYS, MORE, ROW_BITS, Part, new_numbering, r
 from kbeval.engine import undisturbed
 from kbeval.golden import Golden, load_golden, unpacked
 from kbeval.locks import locked
-from kbeval.runs import RepeatedRow, Run
+from kbeval.runs import REPEATED_ROW, KeyFault, Run
 from kbeval.sources.scores import Scores, read_scores
-from kbeval.sources.sqlite import OPTIONAL, RUN_COLUMNS, TABLES
+from kbeval.sources.sqlite import OPTIONAL, RUN_COLUMNS, TABLES, load_runs
 
 if TYPE_CHECKING:
     import duckdb
@@ -114,7 +114,7 @@ class ArchiveSource:
         """An archive does not change."""
         return {}
 
-    def repeated_rows(self, run_ids: Sequence[str]) -> list[RepeatedRow]:
+    def repeated_rows(self, run_ids: Sequence[str]) -> list[KeyFault]:
         """The queries that one of these runs has several rows for."""
         paths: list[Path] = []
         for run_id in run_ids:
@@ -129,7 +129,7 @@ class ArchiveSource:
             f"SELECT run_id, query_id, COUNT(*) AS n FROM (SELECT run_id, query_id FROM {reading(paths)})"
             " GROUP BY ALL HAVING COUNT(*) > 1 ORDER BY ALL"
         )
-        return [RepeatedRow(str(row["run_id"]), str(row["query_id"]), int(row["n"])) for row in found]
+        return [KeyFault(REPEATED_ROW, str(row["run_id"]), str(row["query_id"]), int(row["n"])) for row in found]
 
     def still_kept(self, earlier: Mapping[str, str]) -> set[str]:  # noqa: ARG002
         """An archive holds no earlier rows."""
@@ -179,18 +179,10 @@ class ArchiveSource:
         """How a session gets each stored table."""
         stored = self.runs()
         wanted = set(run_ids)
-
-        def load_runs(session: Session) -> None:
-            session.execute(f"CREATE TABLE stored_runs ({', '.join(f'{column} VARCHAR' for column in RUN_COLUMNS)})")
-            for run in stored:
-                if run.run_id in wanted:
-                    row = [run.run_id, run.suite, run.config_json, run.aggregate_json, run.created_at]
-                    session.execute("INSERT INTO stored_runs VALUES (?, ?, ?, ?, ?, ?)", [*row, run.commit_hash or ""])
-
         number = f"ROW_NUMBER() OVER () + {facts.numbering << ROW_BITS}"
         fresh = f"SELECT {number} AS result_no, * EXCLUDE (result_no) FROM"
         return {
-            "stored_runs": load_runs,
+            "stored_runs": lambda session: load_runs(session, [run for run in stored if run.run_id in wanted]),
             "stored_results": self._rows_loader("stored_results", fresh, facts.fresh),
             "stored_places": self._rows_loader("stored_places", "FROM", facts.lacking("hit_claims")),
             "stored_anchors": self._rows_loader("stored_anchors", "FROM", facts.lacking("anchor_rows")),

@@ -22,7 +22,7 @@ from kbeval.errors import DatabaseError
 from kbeval.golden import Golden, unpacked
 from kbeval.locks import lock_holders
 from kbeval.rowmarks import unpacked as unpacked_marks
-from kbeval.runs import RepeatedRow, Run
+from kbeval.runs import REPEATED_ROW, KeyFault, Run
 from kbeval.sources.files import check_is_database, database_size, database_uri, finish_interrupted_write
 from kbeval.text import counted
 
@@ -161,7 +161,7 @@ class SqliteSource:
             self._reader.register("small_answer", stream)
             cursor = self._reader.execute("SELECT * FROM small_answer")
             names = [column[0] for column in cursor.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            return [dict(zip(names, map(_decoded, row), strict=True)) for row in cursor.fetchall()]
         finally:
             try:
                 self._reader.unregister("small_answer")
@@ -216,17 +216,21 @@ class SqliteSource:
             msg = f"{self.path}: table {table!r} has no column {missing[0]!r}; see 'kbeval demo' for the layout"
             raise DatabaseError(msg)
 
-    def repeated_rows(self, run_ids: Sequence[str]) -> list[RepeatedRow]:
+    def repeated_rows(self, run_ids: Sequence[str]) -> list[KeyFault]:
         """The queries that one of these runs has several rows for."""
-        if self._keys.get("eval_query_results") == {"run_id", "query_id"}:
-            return []
-        run_id, query_id, _ = map(_as_text, REQUIRED["eval_query_results"])
+        is_keyed = self._keys.get("eval_query_results") == {"run_id", "query_id"}
+        with self._explained():
+            # A key takes the number 1, the text and the bytes '1' for three ids, and null for none.
+            odd = "SELECT 1 AS n FROM eval_query_results WHERE TYPEOF(query_id) <> 'text' LIMIT 1"
+            if is_keyed and not self._rows(odd):
+                return []
+        run_id, query_id = (_as_bytes(column) for column in ("run_id", "query_id"))
         with self._explained():
             found = self._rows(
                 f"SELECT run_id, query_id, COUNT(*) AS n FROM (SELECT {run_id}, {query_id} {self._rows_of(run_ids)})"
                 " GROUP BY 1, 2 HAVING COUNT(*) > 1 ORDER BY 1, 2"
             )
-        return [RepeatedRow(str(row["run_id"]), str(row["query_id"]), int(row["n"])) for row in found]
+        return [KeyFault(REPEATED_ROW, str(row["run_id"]), str(row["query_id"]), int(row["n"])) for row in found]
 
     @property
     def keeps_rows(self) -> bool:
@@ -256,18 +260,18 @@ class SqliteSource:
                 msg = f"{self.path}: the run_id of {counted(odd, 'run')} is not stored as text; correct it in eval_runs"
                 raise DatabaseError(msg)
             found = self._rows(
-                f"SELECT {self._run_columns()}, "
-                " (SELECT COUNT(*) FROM eval_query_results AS q WHERE q.run_id = eval_runs.run_id) AS n"
-                " FROM eval_runs"
+                f"SELECT {self._run_columns()}, COALESCE(q.n, 0) AS n FROM eval_runs"
+                " LEFT JOIN (SELECT run_id COLLATE BINARY AS of_run, COUNT(*) AS n FROM eval_query_results"
+                " GROUP BY run_id COLLATE BINARY) AS q ON q.of_run = eval_runs.run_id COLLATE BINARY"
             )
         runs = [
             Run(
                 run_id=str(row["run_id"]),
                 suite=str(row["suite"]),
-                created_at=str(row["created_at"]),
-                commit_hash=row["commit_hash"] or None,
-                config_json=str(row["config_snapshot_json"]),
-                aggregate_json=str(row["aggregate_json"]),
+                created_at=_shown_bytes(row["created_at"]),
+                commit_hash=_shown_bytes(row["commit_hash"]) or None,
+                config_json=_shown_bytes(row["config_snapshot_json"]),
+                aggregate_json=_shown_bytes(row["aggregate_json"]),
                 rows=int(row["n"]),
             )
             for row in found
@@ -281,7 +285,7 @@ class SqliteSource:
     def _run_columns(self) -> str:
         commit = "commit_hash" if "commit_hash" in self.columns["eval_runs"] else "NULL"
         names = ("run_id", "suite", "config_snapshot_json", "aggregate_json", "created_at")
-        return ", ".join([*map(_as_text, names), f"CAST(COALESCE({commit}, '') AS TEXT) AS commit_hash"])
+        return ", ".join([*map(_as_bytes, names), _as_bytes(commit, "commit_hash")])
 
     def _row_number(self) -> str:
         """A number for each row that costs nothing, where the table has one; it never reaches a result."""
@@ -301,7 +305,7 @@ class SqliteSource:
         with self._explained():
             found = self._rows(
                 f"SELECT {_as_text('result_json')} FROM eval_query_results"
-                f" WHERE run_id = {_literal(run_id)} AND query_id = {_literal(query_id)}"
+                f" WHERE run_id = {_literal(run_id)} COLLATE BINARY AND query_id = {_literal(query_id)} COLLATE BINARY"
             )
         return str(found[0]["result_json"]) if found else None
 
@@ -310,7 +314,7 @@ class SqliteSource:
         with self._explained():
             found = self._rows(
                 f"SELECT {_as_text('result_json')} FROM eval_query_results"
-                f" WHERE run_id = {_literal(run_id)} ORDER BY {self._row_number()}"
+                f" WHERE run_id = {_literal(run_id)} COLLATE BINARY ORDER BY {self._row_number()}"
             )
         return [str(row["result_json"]) for row in found]
 
@@ -323,7 +327,7 @@ class SqliteSource:
         with self._explained():
             found = self._rows(
                 f"SELECT {_as_text('chunk_id')}, {_as_text('chunker_version')}, {text}, {_as_text('source_spans_json')}"
-                f" FROM chunks WHERE chunk_id IN ({wanted})"
+                f" FROM chunks WHERE chunk_id COLLATE BINARY IN ({wanted})"
             )
         return [
             (row["chunk_id"], row["chunker_version"], row["text"] or None, row["source_spans_json"] or None)
@@ -429,16 +433,14 @@ class SqliteSource:
 
     def _rows_of(self, run_ids: Sequence[str]) -> str:
         runs = ", ".join(_literal(run_id) for run_id in run_ids) or "NULL"
-        return f"FROM eval_query_results WHERE run_id IN ({runs})"
+        return f"FROM eval_query_results WHERE run_id COLLATE BINARY IN ({runs})"
 
     def loaders(self, run_ids: Sequence[str], facts: Facts | None = None) -> dict[str, Loader]:
         """How a session gets each stored table: the rows of these runs, and the knowledge base."""
         facts = facts or Facts(Choice.none(), run_ids, 0, {})
-        runs = ", ".join(_literal(run_id) for run_id in run_ids) or "NULL"
         number = f"{self._row_number()} + {facts.numbering << ROW_BITS}"
         row = self._row_columns()
         selects = {
-            "stored_runs": f"SELECT {self._run_columns()} FROM eval_runs WHERE run_id IN ({runs})",
             "stored_results": f"SELECT {number} AS result_no, {row} {self._rows_of(facts.fresh)}",
             # The same rows again, for those who ask where the hits stand: a stream can be read once.
             "stored_places": f"SELECT {row} {self._rows_of(facts.lacking('hit_claims'))}",
@@ -447,6 +449,8 @@ class SqliteSource:
         for table in OPTIONAL:
             selects[f"stored_{table}"] = self._table_sql(table)
         found = {name: self._loader(name, sql) for name, sql in selects.items()}
+        wanted = set(run_ids)
+        found["stored_runs"] = lambda session: load_runs(session, [run for run in self.runs() if run.run_id in wanted])
         found["stored_history"] = self._load_history
         found["stored_samples"] = self._load_samples
         return found
@@ -468,7 +472,8 @@ class SqliteSource:
         self._loader(
             "stored_samples",
             f"SELECT {self._row_columns()} FROM json_each({_literal(wanted)}) AS w CROSS JOIN eval_query_results"
-            " WHERE run_id = json_extract(w.value, '$[0]') AND query_id = json_extract(w.value, '$[1]')",
+            " WHERE run_id = json_extract(w.value, '$[0]') COLLATE BINARY"
+            " AND query_id = json_extract(w.value, '$[1]') COLLATE BINARY",
         )(session)
 
     def _load_history(self, session: Session) -> None:
@@ -480,7 +485,7 @@ class SqliteSource:
             "stored_history",
             f"SELECT CAST(COALESCE(CASE WHEN json_valid(r.config_snapshot_json) THEN {version} END, '') AS TEXT)"
             f" AS chunker_version, {self._row_text()}"
-            " FROM eval_query_results AS q JOIN eval_runs AS r ON r.run_id = q.run_id"
+            " FROM eval_query_results AS q JOIN eval_runs AS r ON r.run_id = q.run_id COLLATE BINARY"
             + ("" if unplaced else " WHERE 0"),
         )(session)
 
@@ -522,11 +527,41 @@ class _Explained:
         raise DatabaseError(what) from error
 
 
+def load_runs(session: Session, runs: Sequence[Run]) -> None:
+    """Make `stored_runs` of these."""
+    rows = [
+        (run.run_id, run.suite, run.config_json, run.aggregate_json, run.created_at, run.commit_hash or "")
+        for run in runs
+    ]
+    columns = [f"UNNEST(${place}::VARCHAR[]) AS {name}" for place, name in enumerate(RUN_COLUMNS, start=1)]
+    values = [[row[place] for row in rows] for place in range(len(RUN_COLUMNS))]
+    session.execute(f"CREATE TABLE stored_runs AS SELECT {', '.join(columns)}", values)
+
+
 def _literal(text: str) -> str:
-    """An SQL literal that no text can break out of."""
-    return f"CAST(x'{text.encode('utf-8', 'surrogatepass').hex()}' AS TEXT)"
+    """An SQL literal that no text can break out of; what `_decoded` made of bytes that are no text is those bytes."""
+    try:
+        stored = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        stored = text.encode("utf-8", "surrogatepass")
+    return f"CAST(x'{stored.hex()}' AS TEXT)"
+
+
+def _decoded(value: Any) -> Any:  # noqa: ANN401  (a cell)
+    """Text that was read as bytes, because it may hold some that are no text: they become halves of characters."""
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+
+
+def _shown_bytes(value: Any) -> str:  # noqa: ANN401  (a cell)
+    """The same for texts that are not keys: bytes that are no text are shown as escapes."""
+    return str(value).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _as_text(sql: str, name: str | None = None) -> str:
     """Text whatever is stored: the driver takes a column's type from its first rows."""
     return f"CAST(COALESCE({sql}, '') AS TEXT) AS {name or sql}"
+
+
+def _as_bytes(sql: str, name: str | None = None) -> str:
+    """The same for few rows, which Python reads: what is stored as text may not be UTF-8, and the engine refuses it."""
+    return f"CAST(CAST(COALESCE({sql}, '') AS TEXT) AS BLOB) AS {name or sql}"

@@ -4,10 +4,10 @@
 --          null: the table does not say)
 -- kind: table
 SELECT
-    CAST(chunk_id AS VARCHAR)                                             AS chunk_id,
-    NULLIF(CAST(doc_id AS VARCHAR), '')                                   AS doc_id,
-    CAST(chunker_version AS VARCHAR)                                      AS chunker_version,
-    CAST(policy_hash AS VARCHAR)                                          AS policy_hash,
-    NULLIF(NULLIF(CAST(source_spans_json AS VARCHAR), ''), '[]')          AS spans_text,
+    shown_text(CAST(chunk_id AS VARCHAR))                                 AS chunk_id,
+    NULLIF(shown_text(CAST(doc_id AS VARCHAR)), '')                       AS doc_id,
+    shown_text(CAST(chunker_version AS VARCHAR))                          AS chunker_version,
+    shown_text(CAST(policy_hash AS VARCHAR))                              AS policy_hash,
+    NULLIF(NULLIF(shown_text(CAST(source_spans_json AS VARCHAR)), ''), '[]') AS spans_text,
     token_number(tokens)                                                  AS tokens
 FROM stored_chunks

@@ -2,6 +2,6 @@
 -- columns: doc_id, path
 -- kind: table
 SELECT
-    CAST(doc_id AS VARCHAR)         AS doc_id,
-    CAST(workspace_path AS VARCHAR) AS path
+    shown_text(CAST(doc_id AS VARCHAR))         AS doc_id,
+    shown_text(CAST(workspace_path AS VARCHAR)) AS path
 FROM stored_documents

@@ -1,7 +1,7 @@
 -- hit_claims: one row per hit, with what the stored row itself says about the hit's place and text. The rows are read
 -- a second time for it: most scorings never ask.
 -- columns: result_no, position, chunk_id, doc_id, path, chunker_version (null: it does not say), spans_text (its
---          source_spans; null: none that can be used), cited_text (the span of its citation; null: likewise),
+--          source_spans; null: none that can be used), has_bad_spans (one of them at least is no place), cited_text (the span of its citation; null: likewise),
 --          characters (of its text; null: the text is missing or was cut short)
 -- kind: table
 SELECT
@@ -12,6 +12,7 @@ SELECT
     COALESCE(h.hit.doc_path, h.hit.citation ->> '$.path') AS path,
     NULLIF(h.hit.chunker_version, '')                     AS chunker_version,
     usable_spans(h.hit.source_spans)                      AS spans_text,
+    has_bad_spans(h.hit.source_spans)                     AS has_bad_spans,
     citation_text(h.hit.citation)                         AS cited_text,
     CASE WHEN NOT is_cut_text(h.hit.text) THEN length(h.hit.text) END AS characters
 FROM (

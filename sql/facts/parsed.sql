@@ -15,6 +15,8 @@ SELECT
         -- What the source gives instead of a row that is larger than memory allows for.
         WHEN r IS NULL AND starts_with(result_json, 'too large: ')
             THEN 'is ' || result_json
+        WHEN NOT is_named
+            THEN 'its query_id is not UTF-8 text'
         WHEN r IS NULL AND NOT json_valid(result_json)
             THEN 'is not valid JSON'
         WHEN r IS NULL
@@ -43,7 +45,8 @@ FROM (
     SELECT
         CAST(result_no AS BIGINT)    AS result_no,
         CAST(run_id AS VARCHAR)      AS run_id,
-        CAST(query_id AS VARCHAR)    AS query_id,
+        shown_text(CAST(query_id AS VARCHAR)) AS query_id,
+        is_text(CAST(query_id AS VARCHAR))    AS is_named,
         CAST(result_json AS VARCHAR) AS result_json,
         row_hash(query_id, result_json) AS row_hash,
         TRY(from_json(CAST(result_json AS VARCHAR), '{

@@ -3,7 +3,7 @@
 -- kind: table
 --
 -- A citation is real when it names a known chunk, or when its document has a chunk that shares at least one unit
--- with it; one with a path alone needs a chunk of that document, no more.
+-- with it; one with a path alone needs a chunk of that document, no more. A malformed one leads nowhere.
 -- The same few places are cited again and again, so each distinct place is looked up once.
 WITH places AS (
     SELECT doc_id, axis, low, high, bottom, top
@@ -33,6 +33,7 @@ SELECT
     -- Where several documents share the path, any of them will do.
     MAX(
         CASE
+            WHEN c.is_malformed         THEN 0
             WHEN c.chunk_id IS NOT NULL THEN CASE WHEN k.chunk_id IS NULL THEN 0 ELSE 1 END
             WHEN c.axis IS NOT NULL     THEN CASE WHEN p.doc_id IS NULL THEN 0 ELSE 1 END
             ELSE                             CASE WHEN d.doc_id IS NULL THEN 0 ELSE 1 END

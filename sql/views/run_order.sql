@@ -1,6 +1,7 @@
 -- run_order: every run with its place among the runs of its suite, and the run before it there.
 -- columns: run_id, suite, created_at, run_no (from 1, the oldest first), previous_run_id (null: it is the first),
---          chunker_version, chunker_changed (since the run before; null: one of them does not say)
+--          is_dated (false: created_at is not a time; such a run stands before all that have one, which is no more than
+--          a guess), chunker_version, chunker_changed (since the run before; null: one of them does not say)
 -- kind: view
 -- example: SELECT suite, run_no, run_id, created_at FROM run_order ORDER BY suite, run_no
 SELECT
@@ -9,6 +10,7 @@ SELECT
     r.created_at,
     ROW_NUMBER() OVER before   AS run_no,
     LAG(r.run_id) OVER before  AS previous_run_id,
+    d.is_dated,
     r.chunker_version,
     r.chunker_version <> LAG(r.chunker_version) OVER before AS chunker_changed
 FROM runs AS r

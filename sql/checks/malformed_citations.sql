@@ -1,0 +1,7 @@
+-- malformed_citations: citations of answers that count and that say wrongly where, so that they resolve to nothing.
+-- columns: run_id, query_id, citation_no
+-- kind: view
+SELECT r.run_id, r.query_id, c.citation_no
+FROM cited_places AS c
+JOIN results AS r ON r.result_no = c.result_no
+WHERE c.is_malformed

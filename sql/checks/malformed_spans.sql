@@ -1,0 +1,7 @@
+-- malformed_spans: hits with source_spans of which at least one is no place; it says nothing about where the hit stands.
+-- columns: run_id, query_id, position
+-- kind: view
+SELECT r.run_id, r.query_id, c.position
+FROM hit_claims AS c
+JOIN results AS r ON r.result_no = c.result_no
+WHERE c.has_bad_spans
