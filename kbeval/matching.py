@@ -71,7 +71,7 @@ class Matching:
         """Is it clear without a look at any hit that the ids of labels and hits compare, or that nothing tells?"""
         session = self._session
         session.need("archived_chunks", "chunks", "expected_chunks", "runs")
-        ((unnamed, named, indexed, versions, policies, labels, unknown, gone),) = session.rows(
+        ((unnamed, named, indexed, versions, policies, labels, unknown, gone, sighted),) = session.rows(
             """
             WITH indexed AS (
                 SELECT chunker_version, policy_hash FROM chunks
@@ -87,9 +87,9 @@ class Matching:
                     FROM (SELECT chunker_version FROM indexed UNION SELECT chunker_version FROM runs)
                 ),
                 (
+                    -- Chunks kept from before policies were known may be another text than those of a policy.
                     SELECT COUNT(DISTINCT policy_hash)
-                    FROM (SELECT policy_hash FROM indexed UNION SELECT policy_hash FROM runs)
-                    WHERE policy_hash <> ''
+                    FROM (SELECT policy_hash FROM indexed UNION SELECT NULLIF(policy_hash, '') FROM runs)
                 ),
                 (SELECT COUNT(*) FROM expected_chunks),
                 (SELECT COUNT(*) FROM expected_chunks WHERE chunk_id NOT IN (SELECT chunk_id FROM chunks)),
@@ -97,6 +97,11 @@ class Matching:
                     SELECT COUNT(*)
                     FROM archived_chunks
                     WHERE seen_in = 'chunks' AND chunk_id NOT IN (SELECT chunk_id FROM chunks)
+                ),
+                (
+                    SELECT COUNT(*)
+                    FROM archived_chunks
+                    WHERE seen_in = 'hits' AND chunk_id IN (SELECT chunk_id FROM expected_chunks)
                 )
             """
         )
@@ -107,7 +112,7 @@ class Matching:
             return not (self._options.together and unnamed)
         if versions <= 1 and policies <= 1 and not (unknown or gone):
             return not unnamed or not (self._options.together or self._hits_name_chunkers)
-        if indexed:
+        if indexed or sighted:
             return False
         if len(self._stored_versions) == 1 and None not in self._stored_versions:
             return True

@@ -48,7 +48,7 @@ Where the definitions leave a choice, this is the choice:
     text that is empty say nothing.
 16. `hit_within_tokens` is null, whatever the budget, where the size of a hit that is read is unknown: the hits up to
     the first correct one, or all where none is correct (a run without sizes has no number, not 0, and misses count
-    only where hits would). A query without hits is 0, in a run of which any row has hits of known sizes.
+    only where hits would). A query without hits is 0, in a run of which any query with such labels has known sizes.
 17. Hits of one ranking with the same rank: in the order of ranks, then of the list, each takes its stored rank or the
     next place that is free. Other ranks stay as they are stored, gaps too.
 18. A place named by a path that `documents` does not know is in the document of every hit that names this path, id or
@@ -533,17 +533,17 @@ class Oracle:
 
     def is_about_chunks(self, judged: Judged, query_id: str) -> bool:
         """It has labels for chunks or places, and can be matched."""
-        entry = self.labels[query_id]
-        has_labels = bool(entry.get("expected_chunk_ids") or entry.get("expected_spans"))
-        return has_labels and judged.matching != "unmatched"
+        return self.expects_text(query_id) and judged.matching != "unmatched"
+
+    def expects_text(self, query_id: str) -> bool:
+        entry = self.labels.get(query_id, {})
+        return bool(entry.get("expected_chunk_ids") or entry.get("expected_spans"))
 
     def is_measured(self, run: Run, matching: str, together: Sequence[Run]) -> bool:
-        """Are the sizes known of any ranking?"""
+        """Are the sizes known of any ranking for a query with such labels?"""
         for query_id, row in run.rows.items():
-            if hits_of(row):
+            if self.expects_text(query_id) and hits_of(row):
                 judged = self.judge(run, query_id, matching, together)
-                if query_id not in self.labels or not self.is_about_chunks(judged, query_id):
-                    judged = replace(judged, correct=())
                 if self.within(run, query_id, judged) is not None:
                     return True
         return False

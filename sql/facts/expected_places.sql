@@ -23,7 +23,8 @@ chosen AS (
     SELECT
         u.chunk_id,
         COALESCE(p.doc_id, s.doc_id, s.path) AS doc_id,
-        s.spans_text
+        -- A place in no known document is no place.
+        CASE WHEN COALESCE(p.doc_id, s.doc_id, s.path) IS NOT NULL THEN s.spans_text END AS spans_text
     FROM unplaced_chunks AS u
     LEFT JOIN label_places AS p ON p.chunk_id = u.chunk_id
     LEFT JOIN sighted_chunks AS s ON s.chunk_id = u.chunk_id

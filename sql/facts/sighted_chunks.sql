@@ -3,7 +3,8 @@
 -- kind: table
 --
 -- Any of them will do, as long as it is always the same, and one that says something. A citation says less than
--- source_spans: it is often the first block of the chunk alone.
+-- source_spans: it is often the first block of the chunk alone. Where the tables know the document of the chunk, a hit
+-- in another document holds another chunk of this id.
 WITH ranked_sightings AS (
     SELECT
         s.chunk_id,
@@ -14,8 +15,8 @@ WITH ranked_sightings AS (
             PARTITION BY s.chunk_id
             ORDER BY
                 s.spans_text IS NULL,
-                s.is_cited,
                 COALESCE(s.doc_id, d.doc_id, s.path) IS NULL,
+                s.is_cited,
                 s.chunker_version NULLS FIRST,
                 s.spans_text,
                 COALESCE(s.doc_id, d.doc_id) NULLS LAST,
@@ -23,6 +24,9 @@ WITH ranked_sightings AS (
         ) AS choice
     FROM sightings AS s
     LEFT JOIN doc_paths AS d ON d.path = s.path
+    LEFT JOIN label_places AS p ON p.chunk_id = s.chunk_id
+    WHERE COALESCE(s.doc_id, d.doc_id, s.path, p.doc_id) = COALESCE(p.doc_id, s.doc_id, d.doc_id, s.path)
+       OR COALESCE(s.doc_id, d.doc_id, s.path, p.doc_id) IS NULL
 )
 
 SELECT chunk_id, doc_id, path, spans_text

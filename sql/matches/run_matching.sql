@@ -32,7 +32,7 @@ judged AS (
                 WHEN g.is_earlier AND k.is_in_table                                            THEN 0
                 WHEN t.chunk_id IS NULL                                                        THEN 1
                 WHEN t.chunker_version = k.chunker_version AND t.policy_hash = k.policy_hash   THEN 1
-                WHEN t.spans_text = k.spans_text                                               THEN 1
+                WHEN t.spans_text = k.spans_text AND t.doc_id = k.doc_id                       THEN 1
                 ELSE 0
             END
         )                        AS is_own,
