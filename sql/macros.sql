@@ -138,8 +138,8 @@ CREATE MACRO says_where(s) AS
 
 -- A list of spans as it is, where at least one of them says something; null where none does. A caption says that it
 -- is one, and stands nowhere.
-CREATE MACRO usable_spans(j) AS CASE WHEN n_usable_spans(j) > 0 THEN CAST(j AS VARCHAR) END;
 CREATE MACRO n_usable_spans(j) AS len(list_filter(spans_in(j), lambda s: s.kind = 'caption' OR is_place(s)));
+CREATE MACRO usable_spans(j) AS CASE WHEN n_usable_spans(j) > 0 THEN CAST(j AS VARCHAR) END;
 
 -- Is there a span in a list that says nothing, or something else than a list? Nothing at all is no fault.
 CREATE MACRO has_bad_spans(j) AS

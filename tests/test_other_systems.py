@@ -1159,7 +1159,7 @@ def test_the_table_of_scores_shows_what_each_system_is_about(
 ) -> None:
     database, (head, row) = scored_table(tmp_path, capsys)
     assert head.split()[1:4] == ["match", "queries", "failed"]
-    assert dict(zip(head.split()[3:], row.split()[3:], strict=True)) == {
+    assert dict(zip(head.split()[4:], row.split()[4:], strict=True)) == {
         "support_any@5": "1.0000",
         "support_all@5": "1.0000",
         "support_mrr": "0.7500",
@@ -1172,8 +1172,8 @@ def test_the_table_of_scores_shows_what_each_system_is_about(
     golden = str(FIXTURES / "grounded" / "gold.jsonl")
     assert run(["score", "asked", "--db", database, "--golden", golden]) == 0
     head, row = capsys.readouterr().out.splitlines()
-    assert head.split()[3:] == ["precision", "chr", "under", "over", "citation_recall@5"]
-    assert row.split()[3:] == ["1.0000", "1.0000", "0.0000", "0.0000", "1.0000"]
+    assert head.split()[4:] == ["precision", "chr", "under", "over", "citation_recall@5"]
+    assert row.split()[4:] == ["1.0000", "1.0000", "0.0000", "0.0000", "1.0000"]
 
 
 def test_numbers_that_nothing_was_scored_on_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -1181,7 +1181,7 @@ def test_numbers_that_nothing_was_scored_on_are_none(tmp_path: Path, capsys: pyt
     assert run(["runs", "--db", database]) == 0
     head, row = capsys.readouterr().out.splitlines()
     assert head.split()[-4:] == ["rows", "match", "support_any@5", "support_mrr"]
-    assert row.split()[-3:] == ["3", "1.0000", "0.7500"]
+    assert row.split()[-4:] == ["3", "id", "1.0000", "0.7500"]
     assert run(["runs", "--db", database, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["mrr"] is None
     assert run(["show", "latest", "--db", database]) == 0
