@@ -8,6 +8,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date, time
 from decimal import Decimal
 from typing import Any
 
@@ -49,16 +50,19 @@ def render(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], form: str,
 
 
 def json_text(value: Any) -> str:  # noqa: ANN401  (anything that JSON can hold)
-    """JSON for programs that people also read. What JSON cannot say (NaN, half a character) does not stop it."""
-    return json_shown(json.dumps(_finite(value), ensure_ascii=False, indent=2, allow_nan=False))
+    """JSON for programs that people also read. What it cannot say (NaN, a date, half a character) does not stop it."""
+    return json_shown(json.dumps(_sayable(value), ensure_ascii=False, indent=2, allow_nan=False))
 
 
-def _finite(value: Any) -> Any:  # noqa: ANN401
+def _sayable(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key: _finite(inner) for key, inner in value.items()}
-    return [_finite(inner) for inner in value] if isinstance(value, list | tuple) else value
+        return {key: _sayable(inner) for key, inner in value.items()}
+    # TOML has dates and times.
+    if isinstance(value, date | time):
+        return value.isoformat()
+    return [_sayable(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def for_eyes(value: Cell) -> str:

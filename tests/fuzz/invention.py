@@ -79,7 +79,7 @@ LABELS: tuple[dict[str, Any], ...] = (
         "required_support_groups": [[0]],
     },
     {"answerable": False},
-    {"answerable": True, "gold_claim_substr": ["fifteen", "nine"], "group": "g"},
+    {"answerable": True, "gold_claim_substr": ["fifteen", "nine"]},
     {"relevance": {"c1": 2, "c2": 0.5}, "expected_key_facts": ["x"], "folders": ["docs"], "vaults": ["help"]},
 )
 
@@ -147,6 +147,10 @@ class Invention:
         world = invent(self.source.randrange(10**9), queries=queries, runs=runs)
         self.tables = tables_of(world)
         self.golden: list[dict[str, Any]] = [{**entry, **self.source.choice(LABELS)} for entry in world.golden]
+        for entry in self.golden:
+            # Queries of one group expect the same documents.
+            if self.source.chance(0.3):
+                entry["group"] = f"g{entry.get('expected_doc_ids')}"
         for row in self.tables["eval_query_results"]:
             row["result_json"] = {**row["result_json"], **self.source.choice(ANSWERS)}
             for hit in row["result_json"].get("hits_top_k") or ():
@@ -527,7 +531,9 @@ def metrics(seed: str) -> Case:
     made = Invention(seed, queries=4, runs=2)
     source = made.source
     lines = METRIC.splitlines()
-    for _ in range(source.choice((0, 1, 2))):
+    lines[1] = f"-- grain: {source.choice(('ranked', 'ranked', 'answered', 'matched'))}"
+    lines[5] = f"-- agg: {source.choice(('mean', 'mean', 'sum', 'count', 'percentiles'))}"
+    for _ in range(source.choice((0, 0, 0, 1, 2))):
         value = source.choice(
             (
                 "ranked",
@@ -585,8 +591,10 @@ def metrics(seed: str) -> Case:
                 ),
             )
         )
+    if ":k" not in lines[-1] and source.chance(0.9):
+        lines.remove("-- k: 1 5")
     text = "\n".join(lines)
-    if source.chance(0.2):
+    if source.chance(0.1):
         text = source.spoilt(text)
     calls = [
         ["explain", "own", "--metrics", "own"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Sequence
 
@@ -102,6 +103,7 @@ TYPES = (
     "VARINT",
     "no_type",
 )
+_NUMBERS = frozenset(("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UBIGINT", "FLOAT", "DOUBLE", "DECIMAL"))
 OPERATORS = (
     "+",
     "-",
@@ -245,20 +247,36 @@ SELECT * FROM {t} WHERE {c} = (SELECT MAX({c}) FROM {t})
 
 
 @functools.cache
-def functions() -> tuple[tuple[str, str, int], ...]:
-    """What the engine can call: the name, the kind, and how many arguments it takes."""
+def functions() -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """What the engine can call: the name, the kind, and the types of its arguments."""
     with duckdb.connect(":memory:") as connection:
         found = connection.execute(
-            "SELECT DISTINCT function_name, function_type, len(parameters) FROM duckdb_functions()"
+            "SELECT DISTINCT function_name, function_type, parameters, parameter_types FROM duckdb_functions()"
             " WHERE function_type IN ('scalar', 'aggregate', 'macro', 'table')"
             " AND regexp_full_match(function_name, '[a-z_0-9]+') ORDER BY ALL"
         ).fetchall()
-    return tuple((str(name), str(kind), int(count)) for name, kind, count in found)
+    return tuple(
+        (str(name), str(kind), tuple(map(str, types if len(types or ()) == len(names) else names)))
+        for name, kind, names, types in found
+    )
 
 
 @functools.cache
-def _callable(*kinds: str) -> tuple[tuple[str, str, int], ...]:
+def _callable(*kinds: str) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
     return tuple(found for found in functions() if found[1] in kinds)
+
+
+@functools.cache
+def literals(kind: str) -> tuple[str, ...]:
+    """Literals that the engine takes for an argument of a type; all where none fits."""
+    with duckdb.connect(":memory:") as connection:
+        found = []
+        for literal in LITERALS:
+            with contextlib.suppress(duckdb.Error):
+                ((name,),) = connection.execute(f"SELECT typeof({literal})").fetchall()
+                if name == kind or (name in _NUMBERS and kind in _NUMBERS):
+                    found.append(literal)
+    return tuple(found) or LITERALS
 
 
 def expression(source: Source, depth: int = 0, columns: Sequence[str] = COLUMNS) -> str:
@@ -273,8 +291,10 @@ def expression(source: Source, depth: int = 0, columns: Sequence[str] = COLUMNS)
         return expression(source, depth + 1, columns)
 
     if luck < 0.72:
-        name, _, count = source.choice(_callable("scalar", "scalar", "aggregate", "macro"))
-        return f"{name}({', '.join(inner() for _ in range(count if source.chance(0.9) else source.randrange(5)))})"
+        name, _, types = source.choice(_callable("scalar", "aggregate", "macro"))
+        # Mostly what it asks for, so that it is computed and not only refused.
+        arguments = [source.choice(literals(kind)) if source.chance(0.75) else inner() for kind in types]
+        return f"{name}({', '.join(arguments[: None if source.chance(0.95) else -1])})"
     if luck < 0.82:
         return f"({inner()} {source.choice(OPERATORS)} {inner()})"
     return source.choice(
@@ -330,8 +350,8 @@ def question(source: Source, run_ids: Sequence[str]) -> str:
     if luck < 0.3:
         text = simple()
     elif luck < 0.36:
-        name, _, count = source.choice(_callable("table"))
-        text = f"SELECT * FROM {name}({', '.join(expression(source) for _ in range(count))}) LIMIT 5"
+        name, _, types = source.choice(_callable("table"))
+        text = f"SELECT * FROM {name}({', '.join(source.choice(literals(kind)) for kind in types)}) LIMIT 5"
     elif luck < 0.42:
         deep = source.choice((10, 100, 400))
         text = source.choice(
