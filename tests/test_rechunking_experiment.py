@@ -145,8 +145,8 @@ def test_a_real_loss_is_still_seen_across_chunkings(experiment: Workspace, chunk
 
 
 def test_by_ids_alone_the_same_runs_would_look_ruined(experiment: Workspace) -> None:
-    assert experiment.score("lines-7").aggregates["lines-7"].hit_at_k[10] == 0.0
-    assert (experiment.score("lines-7", match="span").aggregates["lines-7"].hit_at_k[1] or 0) > 0.9
+    assert experiment.score("lines-7", match="exact").aggregates["lines-7"].hit_at_k[10] == 0.0
+    assert (experiment.score("lines-7").aggregates["lines-7"].hit_at_k[1] or 0) > 0.9
 
 
 def test_the_same_chunking_under_another_name_agrees_query_by_query(experiment: Workspace) -> None:
