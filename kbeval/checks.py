@@ -466,9 +466,7 @@ def _tied(scoring: Scoring) -> list[tuple[str, str, int]]:
 
 def _repeated_ranks(scoring: Scoring) -> Finding:
     found = [f"{run_id} {query_id}: rank {rank}" for run_id, query_id, rank in _tied(scoring)]
-    advice = (
-        "each hit takes a place of its own, in the order of ranks and then of the list: give each hit its own rank"
-    )
+    advice = "each hit takes a place of its own, in the order of ranks and then of the list: give each hit its own rank"
     return _finding("repeated-rank", "rankings with repeated ranks", advice, found)
 
 

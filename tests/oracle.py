@@ -60,7 +60,13 @@ def score(
 def cost_of(rows: Sequence[Row]) -> dict[str, Any]:
     """How often it failed, how long it took and what it cost; only what at least one row says something about."""
     answers = [(row, row["answer"]) for row in rows if row.get("answer") is not None]
-    empty = [not failed(row) and not (answer.get("answer") or "").strip(" \t\r\n") for row, answer in answers]
+    empty = [
+        not failed(row)
+        and answer.get("grounded") is not False
+        and row.get("abstained") is not True
+        and not (answer.get("answer") or "").strip(" \t\r\n")
+        for row, answer in answers
+    ]
     times = sorted(row["elapsed_ms"] for row in rows if row.get("elapsed_ms") is not None)
     tokens = [count for row in rows if (count := tokens_of(row)) is not None]
     costs = [Fraction(row["cost_usd"]) for row in rows if row.get("cost_usd") is not None]

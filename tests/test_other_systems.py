@@ -535,6 +535,7 @@ def test_grounded_metrics_agree_with_the_oracle(gold: list[dict[str, Any]], trac
         write_runs(folder / "g.db", [read_trace(folder / "trace.jsonl", "run")])
         found = score_runs(folder / "g.db", folder / "gold.jsonl").aggregates["run"].extra
     wanted = system_oracles.grounded(traces, items)
+    found.pop("recall_at_k_chunk", None)  # of any system; tests/matching_oracle.py has it
     assert {**found, "citation_recall_at_k": found["citation_recall_at_k"][5]} == wanted
 
 

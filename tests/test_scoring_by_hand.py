@@ -278,7 +278,6 @@ def test_keys_are_in_the_order_of_the_contract(workspace: Workspace) -> None:
         "total_queries",
         "failed_queries",
         "error_rate",
-        "hit_within_tokens",
         "recall_at_k_chunk",
         "timeout_rate",
         "ledger",

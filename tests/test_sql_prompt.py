@@ -126,7 +126,7 @@ def test_the_commands(prompt: Terminal) -> None:
     listed = prompt.ask(".tables")
     assert "one row a stored run" in listed
     assert "query_scores" in listed
-    assert "hits" not in prompt.ask(".tables stored run")
+    assert "query_scores" not in prompt.ask(".tables stored run")
     schema = prompt.ask(".schema hits")
     assert "rank       BIGINT" in schema
     assert "as stored" in schema

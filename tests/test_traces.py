@@ -124,7 +124,9 @@ def as_if_large() -> Iterator[None]:
 
 def options() -> ScoreOptions:
     names = ("answered", "refused", "answerable", "unanswerable", "answer_precision", "citation_hit_rate")
-    return ScoreOptions(only=[*names, "under_refusal_rate", "over_refusal_rate", "citation_recall_at_k"], cache="off")
+    return ScoreOptions(
+        only=[*names, "under_refusal_rate", "over_refusal_rate", "citation_recall_at_k"], cache="off", match="exact"
+    )
 
 
 @settings(max_examples=40)
@@ -313,7 +315,8 @@ def test_what_a_trace_calls_error_or_abstained_means_nothing_here_and_is_kept(tm
     assert row["kbeval_source"] == {**own, "answer_json": {"grounded": 0}}
     numbers, _, _ = _read_exactly(str(gold), trace, options())
     wanted = system_oracles.grounded([theirs], [PLAIN_ITEM])
-    assert {**numbers, "citation_recall_at_k": numbers["citation_recall_at_k"][5]} == wanted
+    found = {**numbers, "citation_recall_at_k": numbers["citation_recall_at_k"][5]}
+    assert found == {name: value for name, value in wanted.items() if name in found}
 
 
 def test_a_trace_that_is_no_file_is_read_line_by_line(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from kbeval.explore import Explorer, open_explorer
+from kbeval.scoring import ScoreOptions
 from tests.test_cli import call
 from tests.workspace import Workspace
 
@@ -232,7 +233,7 @@ def test_every_view_says_what_plain_python_says(runs: list[Made]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         workspace = Workspace(Path(folder))
         store(workspace, runs)
-        with open_explorer(workspace.db, workspace.golden) as explorer:
+        with open_explorer(workspace.db, workspace.golden, ScoreOptions(match="exact")) as explorer:
             for view, (oracle, _) in VIEWS.items():
                 assert sorted(asked(explorer, view), key=str) == sorted(oracle(runs), key=str), view
 

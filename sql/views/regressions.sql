@@ -19,8 +19,11 @@ SELECT
     p.b_doc_rank                AS doc_rank,
     p.in_b                      AS in_run,
     COALESCE(p.b_failed, false) AS failed,
-    p.matching <> 'exact' OR NOT COALESCE(o.chunker_changed, false) AS comparable
+    p.matching <> 'exact'
+        OR COALESCE(m.matching, 'exact') <> 'exact'
+        OR NOT COALESCE(o.chunker_changed, false) AS comparable
 FROM step_pairs AS p
 JOIN run_order AS o ON o.run_id = p.run_b
 LEFT JOIN queries AS q ON q.query_id = p.query_id
+LEFT JOIN matching AS m ON m.result_no = p.b_result_no
 WHERE p.kind IN ('regression', 'loss')
