@@ -104,7 +104,7 @@ def store(workspace: Workspace, runs: Sequence[Made]) -> None:
 
 def rank_of(query: str, asked: Asked | None) -> int | None:
     """Of the first correct hit."""
-    if asked is None or asked.failed:
+    if asked is None:
         return None
     labels = QUERIES.get(query, {})
     for rank, chunk in enumerate(asked.chunks, 1):
@@ -181,7 +181,7 @@ def coverage(runs: Sequence[Made]) -> Iterator[tuple[Any, ...]]:
     docs: dict[str, list[tuple[str, str, int]]] = defaultdict(list)
     for run in runs:
         for query, asked in run.rows.items():
-            for rank, chunk in enumerate(() if asked.failed else asked.chunks, 1):
+            for rank, chunk in enumerate(asked.chunks, 1):
                 seen[chunk, run.chunker].append((run.run_id, query, rank))
                 docs[document(chunk)].append((run.run_id, query, rank))
     for chunk, version in seen.keys() | set(KNOWN.items()):
