@@ -5,7 +5,7 @@
 CREATE TABLE IF NOT EXISTS kbeval_chunk_spans (
     chunk_id          TEXT NOT NULL,
     chunker_version   TEXT NOT NULL,
-    policy_hash       TEXT NOT NULL,  -- '': not known
+    policy_hash       TEXT NOT NULL DEFAULT '',  -- '': not known
     doc_id            TEXT,
     source_spans_json TEXT,
     tokens            REAL,
