@@ -123,7 +123,7 @@ def many(workspace: Workspace) -> Workspace:
         "nightly",
         2,
         {
-            "q1": found("c1@d1", error="timeout", elapsed_ms=50),
+            "q1": found(error="timeout", elapsed_ms=50),
             "q2": found("c2@d2", "c2@d2", elapsed_ms=1e30),
             "q3": found("y@dx"),
             "q5": found(),
