@@ -1,22 +1,22 @@
-# What can be done here. Every target makes the virtual environment it needs.
+# Development tasks. Every target creates the virtual environment that it needs.
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# One mark for each group of packages that is installed.
+# One marker file per installed dependency group.
 READY  := $(VENV)/.ready
 DEV    := $(VENV)/.dev
 PEERS  := $(VENV)/.peers
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format type bench build clean
+.PHONY: help demo test lint format type bench docs build clean
 
 help:  ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: $(READY)  ## make a small workspace in kbeval-demo/ and score it
+demo: $(READY)  ## create a small workspace in kbeval-demo/ and score it
 	@$(BIN)/kbeval demo
-	@echo "(kbeval is in $(BIN) here: run 'source $(BIN)/activate' first)"
+	@echo "(kbeval is installed in $(BIN): run 'source $(BIN)/activate' first)"
 
 test: $(PEERS) lint type  ## run every check: ruff, mypy, pytest
 	$(BIN)/pytest -n auto
@@ -25,20 +25,23 @@ lint: $(DEV)  ## ruff: style and formatting
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-format: $(DEV)  ## write the formatting that lint wants
+format: $(DEV)  ## fix style and formatting
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 type: $(DEV)  ## mypy, strict
 	$(BIN)/mypy
 
-bench: $(PEERS)  ## measure kbeval against a plain Python scorer and its peers
+bench: $(PEERS)  ## benchmark kbeval against a plain Python scorer and its peers
 	$(BIN)/python -m tests.bench
+
+docs: $(DEV)  ## write the command reference in docs/commands.md from the help texts
+	$(BIN)/python -m tests.support.command_reference
 
 build: $(DEV)  ## build the wheel and the source archive into dist/
 	$(BIN)/python -m build
 
-clean:  ## remove everything that was made here
+clean:  ## remove all generated files
 	rm -rf $(VENV) build dist kbeval-demo bench-data *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml

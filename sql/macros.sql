@@ -1,4 +1,4 @@
--- Small helpers for opening JSON. Only sql/facts/ uses them: everything after the facts is
+-- Small helpers for opening JSON. Only sql/stored/, labels/, places/ and systems/ use them: everything after the facts is
 -- plain SQL that other engines run as it stands.
 
 CREATE MACRO json_is_number(j) AS j IS NULL OR TRY_CAST(CAST(j AS VARCHAR) AS DOUBLE) IS NOT NULL;
@@ -24,6 +24,50 @@ CREATE MACRO token_number(t) AS
 
 -- An id that was an object or a list in the JSON arrives as its text. A number is a fine id, and so is "[12]".
 CREATE MACRO is_json_container(t) AS left(t, 2) IN ('{"', '["', '[[', '[{', '{}', '[]') AND json_valid(t);
+
+-- What the engine takes for JSON and is none, or has no certain meaning: a comma before a closing bracket, NaN and
+-- Infinity, a number beyond every float, a key that stands twice in one object. Null where there is none of it;
+-- `kbeval/strict.py` says the same in Python. The text is one for which json_valid holds: what is broken otherwise the
+-- engine refuses itself, half a character (a lone surrogate) too.
+CREATE MACRO loose_fault(t) AS
+    COALESCE(
+        CASE WHEN maybe_loose(t) THEN syntax_fault(without_texts(t)) END,
+        CASE WHEN repeats_a_key(t) THEN 'a key stands twice in one object' END
+    );
+CREATE MACRO is_strict_json(t) AS CASE WHEN json_valid(t) THEN loose_fault(t) IS NULL ELSE false END;
+CREATE MACRO syntax_fault(t) AS
+    CASE
+        WHEN regexp_matches(t, ',[ \t\r\n]*[\]}]')
+            THEN 'is not valid JSON: a comma stands before a closing bracket'
+        WHEN regexp_matches(t, '(?i)nan|inf')
+            THEN 'is not valid JSON: NaN and Infinity are not numbers in JSON'
+        WHEN NOT list_bool_and(
+            list_transform(
+                regexp_extract_all(t, '[0-9][0-9.]*(?:[eE][-+]?[0-9]+)?'),
+                lambda n: isfinite(CAST(n AS DOUBLE))
+            )
+        )
+            THEN 'holds a number that is too large'
+    END;
+
+-- Could it hold any of that but a repeated key? Quick, and wrong only where it says yes: texts are not told from the
+-- rest. Each pattern begins with one character, which is looked for many times faster than any choice.
+CREATE MACRO maybe_loose(t) AS
+       regexp_matches(t, ',[ \t\r\n]*(?:[\]}]|-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{200}))')
+    OR regexp_matches(t, ':[ \t\r\n]*-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{200})')
+    OR regexp_matches(t, '\[[ \t\r\n]*-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{200})');
+
+-- JSON with each text in it emptied.
+CREATE MACRO without_texts(t) AS regexp_replace(t, '"(?:[^"\\]|\\.)*"', '""', 'g');
+
+-- Does an object anywhere in it have two fields of one name? Objects in one row mostly have the same few sets of fields.
+CREATE MACRO repeats_a_key(t) AS
+    len(
+        list_filter(
+            list_distinct(list_filter(json_keys('[' || t || ']', '$..*'), lambda names: len(names) > 1)),
+            lambda names: list_unique(names) < len(names)
+        )
+    ) > 0;
 
 -- The different values of a list, and how many they are. Most lists hold one, and need no looking.
 CREATE MACRO different(l)   AS CASE WHEN len(l) < 2 THEN l ELSE list_distinct(l) END;
@@ -74,7 +118,7 @@ CREATE MACRO json_sum(a, b) AS
 CREATE MACRO dollars_in(said, in_dollars) AS
     COALESCE(json_number(in_dollars), json_number(said), json_number(json_extract(said, '$.usd')));
 
--- The positions in a stored list of spans, one a structure; null where it is no such list.
+-- The positions in a stored list of spans, one structure each; null where it is not such a list.
 CREATE MACRO spans_in(j) AS
     TRY(from_json(CAST(j AS VARCHAR), '[{
         "kind": "VARCHAR", "page": "DOUBLE",
@@ -119,7 +163,7 @@ CREATE MACRO span_high(s) AS
 CREATE MACRO span_bottom(s) AS CASE s.kind WHEN 'region' THEN s.y ELSE 0 END;
 CREATE MACRO span_top(s)    AS CASE s.kind WHEN 'region' THEN s.y + s.h ELSE 1 END;
 
--- Does it stand anywhere? Not where its end is before its start, or is no number, or its kind is unknown.
+-- Does it stand anywhere? Not where its end is before its start, or is not a number, or its kind is unknown.
 CREATE MACRO is_place(s) AS
         span_axis(s.kind, s.page) IS NOT NULL
     AND COALESCE(isfinite(span_low(s)) AND isfinite(span_high(s)) AND span_high(s) > span_low(s), false)
@@ -141,7 +185,16 @@ CREATE MACRO says_where(s) AS
 CREATE MACRO n_usable_spans(j) AS len(list_filter(spans_in(j), lambda s: s.kind = 'caption' OR is_place(s)));
 CREATE MACRO usable_spans(j) AS CASE WHEN n_usable_spans(j) > 0 THEN CAST(j AS VARCHAR) END;
 
--- Is there a span in a list that says nothing, or something else than a list? Nothing at all is no fault.
+-- Do two chunks of one id stand at different places? What is not known contradicts nothing, and spelling does not matter.
+CREATE MACRO stands_elsewhere(a_doc, a_spans, b_doc, b_spans) AS
+    CASE
+        WHEN COALESCE(a_doc <> b_doc, false)                                               THEN true
+        WHEN a_spans IS NULL OR b_spans IS NULL OR a_spans = b_spans         THEN false
+        WHEN usable_spans(a_spans) IS NULL OR usable_spans(b_spans) IS NULL  THEN false
+        ELSE CAST(spans_in(a_spans) AS VARCHAR) <> CAST(spans_in(b_spans) AS VARCHAR)
+    END;
+
+-- Is there a span in a list that says nothing, or something else than a list? Nothing at all is not a fault.
 CREATE MACRO has_bad_spans(j) AS
     CASE
         WHEN j IS NULL OR CAST(j AS VARCHAR) = 'null' THEN false

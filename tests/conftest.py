@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.archives import fill
-from tests.workspace import Workspace
+from kbeval.database.process import SPARE
+from tests.support.archives import fill
+from tests.support.workspace import Workspace
 
 # The same examples each time, so that a red build is about the change; `thorough` looks for new ones.
 settings.register_profile(
@@ -19,6 +21,14 @@ settings.register_profile(
 )
 settings.register_profile("thorough", settings.get_profile("default"), max_examples=1000, derandomize=False)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_process_for_all() -> Iterator[None]:
+    """As at the command line: the process that opens databases is kept for the next one."""
+    SPARE.prepare()
+    yield
+    SPARE.end()
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 import kbeval
-from tests.workspace import Workspace, hits
+from tests.support.workspace import Workspace, hits
 
 
 @pytest.fixture

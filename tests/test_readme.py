@@ -1,85 +1,154 @@
-"""The README's promises, tried."""
+"""The README and the pages of docs/: every example is run, every link leads somewhere, everything is documented."""
 
 from __future__ import annotations
 
+import json
 import re
-import shlex
+import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
+import click
 import pytest
 
+import kbeval
 from kbeval.cli import COMMANDS, run
-from kbeval.metrics import catalogue
-from kbeval.scoring import ScoreOptions, open_scoring
-from kbeval.views import examples
+from kbeval.engine.relations import FOLDERS, relations
+from kbeval.explore.findings import CODES
+from kbeval.explore.tables import read_by
+from kbeval.explore.views import SHOWN, examples
+from kbeval.golden.labels import FIELDS, SPELLINGS
+from kbeval.golden.spans import KINDS
+from kbeval.metrics.catalogue import CONFIG_FIELDS, catalogue
+from kbeval.metrics.names import SHORT_NAMES
+from kbeval.scoring.scorer import ScoreOptions, open_scoring
+from kbeval.settings import KEYS
+from kbeval.storage.sqlite import OPTIONAL, REQUIRED
+from tests.support.command_reference import all_commands, with_reference
+from tests.support.pages import PAGES, ROOT, anchors, blocks_in, follow, links, section, without_blocks
 
-ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+DOCS = {path.stem: path.read_text(encoding="utf-8") for path in PAGES if path.parent != ROOT}
+MOST_LINES = 150
 
 
 def test_the_first_screen_is_what_the_demo_really_prints() -> None:
     command = [sys.executable, "-m", "kbeval", "demo"]
     result = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    assert blocks("console")[0] == f"$ kbeval demo\n{result.stdout}"
+    assert blocks_in(README)[0].text == f"$ kbeval demo\n{result.stdout}"
+
+
+def test_the_readme_stays_short() -> None:
+    assert len(README.splitlines()) <= MOST_LINES
+
+
+def test_your_own_data_is_scored_in_five_minutes(tmp_path: Path) -> None:
+    assert follow(section(README, "Your data in five minutes"), tmp_path) >= 3
+
+
+# --- the examples of docs/ -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The workspace of the demo."""
+    folder = tmp_path_factory.mktemp("demo") / "demo"
+    assert run(["demo", str(folder)]) == 0
+    return folder
 
 
 @pytest.fixture
-def workspace_db(tmp_path: Path) -> None:
-    """The README speaks of workspace.db and golden.yaml; here they are the demo's. Its fixtures are the checkout's."""
-    (tmp_path / "fixtures").symlink_to(ROOT / "fixtures")
-    run(["demo", "demo"])
-    (tmp_path / "demo" / "kb.db").rename(tmp_path / "workspace.db")
-    (tmp_path / "demo" / "golden.yaml").rename(tmp_path / "golden.yaml")
-    with closing(sqlite3.connect(tmp_path / "workspace.db")) as connection, connection:
+def workspace_db(tmp_path: Path, demo: Path) -> Path:
+    """The pages speak of workspace.db and golden.yaml; here they are the demo's."""
+    shutil.copy(demo / "kb.db", tmp_path / "workspace.db")
+    shutil.copy(demo / "golden.yaml", tmp_path / "golden.yaml")
+    (tmp_path / "kbeval.toml").write_text('db = "workspace.db"\ngolden = "golden.yaml"\n')
+    return tmp_path
+
+
+def _write_again(folder: Path, query_ids: str) -> None:
+    """The rows of these queries again, without their first hits."""
+    with closing(sqlite3.connect(folder / "workspace.db")) as connection, connection:
+        connection.execute(
+            "UPDATE eval_query_results SET result_json = json_remove(result_json, '$.hits_top_k[0]')"
+            " WHERE run_id = '2026-03-03-bm25' AND query_id IN (SELECT value FROM json_each(?))",
+            [json.dumps(query_ids.split())],
+        )
+
+
+def _next_night(folder: Path) -> None:
+    """Rows of one run are written again, and a run is added."""
+    _write_again(folder, "g003 g005 g009")
+    with closing(sqlite3.connect(folder / "workspace.db")) as connection, connection:
+        connection.execute(
+            "INSERT INTO eval_runs SELECT '2026-03-05-hybrid', suite, config_snapshot_json, '', NULL,"
+            " '2026-03-05T02:10:00Z' FROM eval_runs WHERE run_id = '2026-03-03-bm25'"
+        )
+        connection.execute(
+            "INSERT INTO eval_query_results SELECT '2026-03-05-hybrid', query_id, result_json"
+            " FROM eval_query_results WHERE run_id = '2026-03-03-bm25'"
+        )
+
+
+def _correct_a_label(folder: Path) -> None:
+    """A label is corrected, and rows of one run are written again."""
+    golden = folder / "golden.yaml"
+    golden.write_text(golden.read_text().replace("expected_chunk_ids: [l1-d1-03]", "expected_chunk_ids: [l1-d1-02]"))
+    _write_again(folder, "g010 g011 g012 g013")
+
+
+def _add_an_unscored_run(folder: Path) -> None:
+    with closing(sqlite3.connect(folder / "workspace.db")) as connection, connection:
         connection.execute("INSERT INTO eval_runs VALUES ('nightly-42', 's', '{}', '', NULL, '2026-01-01')")
 
 
-@pytest.mark.usefixtures("workspace_db")
-def test_every_command_in_the_readme_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    commands = [
-        shlex.split(line[2:], comments=True)[1:]
-        for block in blocks("console")[1:]
-        for line in block.splitlines()
-        if line.startswith("$ kbeval ")
-    ]
-    assert len(commands) >= 2
-    for command in commands:
-        assert run(command) in (0, 1), capsys.readouterr().err
+# What happens before a reader comes to a section.
+BEFORE: dict[tuple[str, str], Callable[[Path], None]] = {
+    ("nightly", "Scoring what changed"): _next_night,
+    ("nightly", "What would change, and why"): _correct_a_label,
+    ("python", "A workspace"): _add_an_unscored_run,
+}
 
 
-@pytest.mark.usefixtures("workspace_db")
-def test_the_python_example_runs() -> None:
-    (example,) = blocks("python")
-    subprocess.run([sys.executable, "-c", example], check=True, capture_output=True)
+# A night has many commands.
+LONG = ("nightly",)
 
 
-@pytest.mark.usefixtures("workspace_db")
-def test_the_metrics_of_ones_own_work_as_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    config, gates, *metric_tables = blocks("toml")
-    (file,) = (block for block in blocks("sql") if block.startswith("-- early_doc_at_k"))
-    (tmp_path / "own").mkdir()
-    (tmp_path / "own" / "early_doc_at_k.sql").write_text(file)
-    for metric_table in metric_tables:
-        (tmp_path / "kbeval.toml").write_text(config + gates + metric_table)
-        assert run(["score", "2026-03-03-bm25", "--metrics", "own", "--format", "csv"]) == 0
-        assert "deepest_hit" in (out := capsys.readouterr().out)
-        assert "early_doc_at_k.3" in out
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in DOCS]
+)
+def test_every_example_of_a_page_works(name: str, workspace_db: Path) -> None:
+    page, tried = DOCS[name], 0
+    for (_, title), prepare in ((key, found) for key, found in BEFORE.items() if key[0] == name):
+        before, heading, page = page.partition(f"## {title}\n")
+        assert heading
+        tried += follow(before, workspace_db)
+        prepare(workspace_db)
+    tried += follow(page, workspace_db)
+    assert tried > 0 or name == "glossary"
 
 
-@pytest.mark.usefixtures("workspace_db")
-def test_the_views_work_as_shown() -> None:
-    section = README.partition("\n## Views\n")[2].partition("\n## ")[0]
-    shown = re.findall(r"^\| `(\w+)` \|.*\| `(SELECT .*)` \|$", section, re.MULTILINE)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_block_says_what_it_is(path: Path) -> None:
+    page = path.read_text(encoding="utf-8")
+    assert all(block.language for block in blocks_in(page))
+    assert "```" not in without_blocks(page)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_row_of_a_table_has_all_its_cells(path: Path) -> None:
+    for table in re.findall(r"(?:^\|.*\n)+", path.read_text(encoding="utf-8"), re.MULTILINE):
+        # A bar within a cell would end it, in code too.
+        assert len({len(re.findall(r"(?<!\\)\|", row)) for row in table.splitlines()}) == 1, table
+
+
+def test_the_views_work_as_shown(workspace_db: Path) -> None:
+    shown = re.findall(r"^\| `(\w+)` \|.*\| `(SELECT .*)` \|$", section(DOCS["sql"], "Views"), re.MULTILINE)
     assert {name for name, _ in shown} == examples().keys() - {"compare"}
-    shown += [("compare", block) for block in blocks("sql") if "compare(" in block]
     with open_scoring("workspace.db", "golden.yaml", None, ScoreOptions(lazily=True)) as scoring:
         for name, sql in shown:
             scoring.session.need(name)
@@ -87,21 +156,99 @@ def test_the_views_work_as_shown() -> None:
             assert bool(scoring.session.rows(sql)) is (name not in ("regressions", "flaky_queries", "never_hit")), sql
 
 
-def test_the_golden_example_is_valid(tmp_path: Path) -> None:
-    from kbeval.golden import load_golden
+def test_the_walk_from_a_row_to_a_number_only_goes_down() -> None:
+    steps = re.findall(r"^### \d+\. `(\w+)`$", DOCS["internals"], re.MULTILINE)
+    assert len(steps) == 10
+    for place, step in enumerate(steps):
+        made_from = read_by(step)
+        assert not made_from & set(steps[place:]), step
+        # The first ones are made from what is stored, and from the golden file.
+        if step not in ("results", "hits", "expected_chunks"):
+            assert made_from & set(steps[:place]), step
 
-    (tmp_path / "g.yaml").write_text(blocks("yaml")[0])
-    assert load_golden(tmp_path / "g.yaml").warnings == []
+
+def test_the_layers_are_those_of_the_folders() -> None:
+    page = section(DOCS["internals"], "Layers of sql/")
+    named = set(re.findall(r"\(\.\./sql/(\w+)\)", page))
+    assert named == {path.name for path in (ROOT / "sql").iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert set(FOLDERS) <= named
+    packages = {path.parent.name for path in (ROOT / "kbeval").glob("*/__init__.py")}
+    assert set(re.findall(r"\(\.\./kbeval/(\w+)\)", section(DOCS["internals"], "Layers of the package"))) == packages
 
 
-def test_every_command_and_every_metric_is_documented() -> None:
+# --- links -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [*PAGES, *(ROOT / f"{name}.md" for name in ("CONTRIBUTING", "SECURITY", "CHANGELOG"))])
+def test_every_link_leads_somewhere(path: Path) -> None:
+    for target in links(path.read_text(encoding="utf-8")):
+        file, _, anchor = target.partition("#")
+        page = (path.parent / file).resolve() if file else path
+        assert page.exists(), target
+        if anchor:
+            assert anchor in anchors(page.read_text(encoding="utf-8")), target
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    assert {f"docs/{name}.md" for name in DOCS} <= {target.partition("#")[0] for target in links(README)}
+
+
+# --- nothing is left out -----------------------------------------------------------------------------------
+
+
+def test_the_command_reference_is_up_to_date() -> None:
+    assert with_reference(DOCS["commands"]) == DOCS["commands"], "run 'make docs'"
+
+
+def test_every_command_and_every_option_is_documented() -> None:
     for name in COMMANDS:
-        assert f"`kbeval {name}" in README, name
+        assert f"`kbeval {name}`" in README, name
+    for name, command, _ in all_commands():
+        shown = section(DOCS["commands"], name)
+        for parameter in command.params:
+            for option in parameter.opts if isinstance(parameter, click.Option) else ():
+                assert option in shown, f"{name} {option}"
+
+
+def _environment() -> set[str]:
+    """The variables that options are read from."""
+    return {str(found) for _, command, _ in all_commands() for option in command.params if (found := option.envvar)}
+
+
+@pytest.mark.parametrize(
+    ("page", "names"),
+    [
+        ("data", [*REQUIRED, *(column for columns in REQUIRED.values() for column in columns)]),
+        ("data", [*OPTIONAL, *KINDS, *CODES, "kbeval_rows"]),
+        ("labels", [*FIELDS, *SPELLINGS]),
+        ("metrics", [name for name in CONFIG_FIELDS if name not in ("expression", "summary")]),
+        ("sql", [*examples(), *SHOWN]),
+        ("commands", [*KEYS, *_environment(), "KBEVAL_DEBUG", "NO_COLOR"]),
+        ("python", [name for name in kbeval.__all__ if name != "__version__"]),
+    ],
+)
+def test_every_name_is_documented(page: str, names: list[str]) -> None:
+    for name in names:
+        assert re.search(rf"`{name}\b", DOCS[page]), name
+
+
+def test_every_metric_is_documented_with_its_short_name() -> None:
+    shown = DOCS["metrics"] + DOCS["other-systems"]
     for metric in catalogue():
-        assert f"`{metric.name}`" in README, metric.name
+        assert f"`{metric.name}`" in shown, metric.name
+    for short, long in SHORT_NAMES.items():
+        row = next(line for line in shown.splitlines() if line.startswith("|") and f"`{long}`" in line.split(" | ")[0])
+        assert f"`{short}" in row, short
+
+
+def test_every_relation_is_a_link_to_its_own_file() -> None:
+    for path in PAGES:
+        for target in re.findall(r"\]\([./]*sql/(\w+)/(\w+)\.sql\)", path.read_text(encoding="utf-8")):
+            folder, name = target
+            assert name in relations() or folder in ("metrics", "schema", "totals", "stored"), target
 
 
 def test_every_make_target_is_in_its_help() -> None:
     shown = subprocess.run(["make", "-C", ROOT, "help"], check=True, capture_output=True, text=True).stdout
-    for target in ("demo", "test", "lint", "format", "type", "bench", "build", "clean"):
+    for target in ("demo", "test", "lint", "format", "type", "bench", "docs", "build", "clean"):
         assert f"make {target} " in shown

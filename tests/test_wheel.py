@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from tests.support.pages import ROOT, links
 
 
 @pytest.mark.slow
@@ -22,7 +24,7 @@ def test_the_wheel_installs_and_scores_outside_the_checkout(tmp_path: Path) -> N
     packed = set(zipfile.ZipFile(wheel).namelist())
     for path in (ROOT / "sql").rglob("*.sql"):
         assert f"kbeval/sql/{path.relative_to(ROOT / 'sql').as_posix()}" in packed
-    assert not any(name.startswith(("tests/", "fixtures/")) for name in packed)
+    assert not any(name.startswith(("tests/", "fixtures/", "docs/")) for name in packed)
     venv.create(tmp_path / "env", with_pip=True)
     python = tmp_path / "env" / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], check=True, capture_output=True)
@@ -46,3 +48,17 @@ def test_the_wheel_installs_and_scores_outside_the_checkout(tmp_path: Path) -> N
         check=True,
     )
     assert str(ROOT) not in where.stdout
+
+
+@pytest.mark.slow
+def test_the_source_archive_has_all_that_the_readme_links_to(tmp_path: Path) -> None:
+    # A copy: in a checkout that was built before, the list of files of that time is used again.
+    made = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__", "build", "dist", "bench-data", "kbeval-demo")
+    source = shutil.copytree(ROOT, tmp_path / "checkout", ignore=made)
+    command = [sys.executable, "-m", "build", "--sdist", "--outdir", str(tmp_path / "dist"), str(source)]
+    subprocess.run(command, check=True, capture_output=True)
+    (archive,) = (tmp_path / "dist").glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    assert {f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")} <= names
+    assert {target.partition("#")[0] for target in links((ROOT / "README.md").read_text(encoding="utf-8"))} <= names

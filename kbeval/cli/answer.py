@@ -1,15 +1,15 @@
-"""What the command has found out by now: it stands even where nobody reads what is printed."""
+"""The exit code decided so far: it holds even if the reader closes the pipe before the output is printed."""
 
 from __future__ import annotations
 
 
 class Answer:
-    """The exit code of a question that was answered: 0, or 1 where the answer is no. A process answers one."""
+    """The exit code of a completed check: 0, or 1 if it failed. There is one per process."""
 
     code = 0
 
     def say(self, code: int) -> int:
-        """To be said before anything is printed, which may come to an end with its reader."""
+        """Set the code. Call this before printing, because printing ends when the reader closes the pipe."""
         self.code = code
         return code
 

@@ -9,45 +9,52 @@ import click
 
 from kbeval.cli import common
 from kbeval.cli.answer import ANSWER
-from kbeval.text import counted, shown
+from kbeval.util.text import counted, shown
 
 if TYPE_CHECKING:
-    from kbeval.findings import Finding
+    from kbeval.explore.findings import Finding
     from kbeval.render.table import Cell
 
 
 @click.command("check")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option(
-    "--ignore", multiple=True, metavar="CODE,…", help="leave out findings, beside those of [check] ignore; repeatable"
+    "--ignore",
+    multiple=True,
+    metavar="CODE,…",
+    help="leave out findings, in addition to those of [check] ignore; repeatable",
 )
-@click.option("--codes", is_flag=True, help="list the codes of all findings, and exit")
+@click.option("--codes", is_flag=True, help="list the codes of all findings and exit")
 @common.db_option
 @common.suite_option
 @common.golden_option
 @common.how_options
 @common.format_option
 @common.engine_options
-def check_command(runs: tuple[str, ...], ignore: tuple[str, ...], codes: bool, form: str, **flags: Any) -> int:  # noqa: ANN401
-    """Hold the golden file against the database. Exit code 1 if anything is found.
+def check_command(runs: tuple[str, ...], ignore: tuple[str, ...], codes: bool, form: str, **_: Any) -> int:  # noqa: ANN401
+    """Check the golden file against the database. Exit code 1 if problems are found.
 
-    Looks at all runs, or at those that are named: rows that cannot be read or are repeated, rows without hits,
-    misnamed fields, expected ids that nothing knows, unlabelled queries, rows without a golden query and the reverse,
-    repeated hits, ranks with gaps. Each finding has a code: --codes lists them, and --ignore CODE, or
-    ignore = ["CODE"] under [check] in kbeval.toml, leaves it out. Notes do not change the exit code.
+    Checks the given runs, or all runs: unreadable or duplicate rows, rows without hits, misnamed fields, unknown
+    expected ids, unlabelled queries, rows without a golden query and the reverse, duplicate hits, ranks with gaps. Each
+    finding has a code: --codes lists them, and --ignore CODE, or ignore = ["CODE"] under [check] in kbeval.toml,
+    leaves it out. Notes do not change the exit code.
     """
-    from kbeval.checks import check_workspace
-    from kbeval.findings import known_codes
+    from kbeval.explore.check import check_workspace
+    from kbeval.explore.findings import known_codes
     from kbeval.golden import load_golden
-    from kbeval.scoring import open_scoring
+    from kbeval.scoring.scorer import open_scoring
+    from kbeval.storage.database_file import refuse_database
 
     if codes:
         _print_codes(form)
         return 0
-    settings = common.Settings(**flags)
+    settings = common.Settings()
     asked = known_codes((code.strip() for text in ignore for code in text.split(",") if code.strip()), "--ignore")
-    ignored = asked | frozenset((settings.config.get("check") or {}).get("ignore", ()))
+    ignored = asked | known_codes(
+        (settings.config.get("check") or {}).get("ignore", ()), f"{settings.config.path}: check.ignore"
+    )
     database = settings.db()
+    refuse_database(settings.golden(), database)
     golden = load_golden(settings.golden(), groups_must_agree=False)
     with common.Progress() as progress:
         options = settings.score_options(on_step=progress.step)
@@ -61,14 +68,14 @@ def check_command(runs: tuple[str, ...], ignore: tuple[str, ...], codes: bool, f
     _tell_ignored([finding for finding in every if finding.code in ignored])
     what = f"{counted(len(golden), 'golden query', 'golden queries')} and {counted(looked_at, 'run')}"
     if not findings:
-        common.note(f"nothing to complain about in {what}")
+        common.note(f"no problems found in {what}")
         return 0
     common.note(f"{counted(sum(finding.count for finding in findings), 'finding')} in {what}")
     return 1
 
 
 def _print_codes(form: str) -> None:
-    from kbeval.findings import CODES
+    from kbeval.explore.findings import CODES
     from kbeval.render.table import Column
 
     common.print_table([Column("code"), Column("meaning", width=120)], [[*pair] for pair in CODES.items()], form)

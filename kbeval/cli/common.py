@@ -1,4 +1,4 @@
-"""What commands share: the options that mean the same everywhere, and how output is written."""
+"""Shared by all commands: options with the same meaning everywhere, and how output is written."""
 
 from __future__ import annotations
 
@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import click
 from click.core import ParameterSource
 
-from kbeval.config import (
+from kbeval.engine.memory import DEFAULT_MEMORY_LIMIT
+from kbeval.errors import KbevalError, UsageError
+from kbeval.render.table import FORMATS, Cell, Column, render
+from kbeval.settings import (
     CACHES,
+    KEYS,
     LARGEST_K,
     MATCHES,
     MISSING,
@@ -25,14 +29,54 @@ from kbeval.config import (
     Config,
     load_config,
 )
-from kbeval.errors import KbevalError, UsageError
-from kbeval.render.table import FORMATS, Cell, Column, json_text, render
-from kbeval.text import counted, cut, shown
+from kbeval.util.text import counted, cut, json_text, shown
 
 if TYPE_CHECKING:
-    from kbeval.scoring import ScoreOptions
+    from kbeval.scoring.scorer import ScoreOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+# The options that the config file may set, with their keys there.
+FILE_OPTIONS = {"extra_ks" if key == "k" else key: key for key in KEYS if key not in ("metrics", "gates", "check")}
+
+
+class FileDefaults(dict[str, Any]):
+    """The config file as click's `default_map` of every command. The file is read on first use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._config: Config | None = None
+
+    @property
+    def config(self) -> Config:
+        """The nearest config file."""
+        if self._config is None:
+            try:
+                here = Path.cwd()
+            except OSError as error:
+                msg = "the current directory no longer exists; change to another one"
+                raise UsageError(msg) from error
+            self._config = load_config(here)
+        return self._config
+
+    def get(self, key: str, default: Any = None) -> Any:  # noqa: ANN401, ARG002  (click's signature)
+        """The defaults of a command: the file applies to all commands alike."""
+        return self
+
+    def __contains__(self, option: object) -> bool:
+        return option in FILE_OPTIONS and self.config.get(FILE_OPTIONS[str(option)]) not in (None, [])
+
+    def __getitem__(self, option: str) -> Any:  # noqa: ANN401  (what the file holds)
+        found = self.config.get(FILE_OPTIONS[option])
+        # In the form used on the command line.
+        return ",".join(map(str, found)) if isinstance(found, list) else found
+
+
+def file_defaults(context: click.Context) -> FileDefaults:
+    """The config file of a command line."""
+    found = context.find_root().default_map
+    return found if isinstance(found, FileDefaults) else FileDefaults()
 
 
 def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:  # noqa: ANN401  (click's settings)
@@ -45,16 +89,19 @@ db_option = _option(
 golden_option = _option(
     "--golden", metavar="FILE", envvar="KBEVAL_GOLDEN", help="golden queries: YAML, JSON or JSONL  [KBEVAL_GOLDEN]"
 )
-suite_option = _option("--suite", metavar="NAME", help="only runs of this suite, so that 'latest' is its latest")
+suite_option = _option("--suite", metavar="NAME", help="only runs of this suite; 'latest' is then its latest run")
+runs_dir_option = _option(
+    "--runs-dir", metavar="DIR", help="folder for reports of runs  [default: 'runs' next to the database]"
+)
 format_option = _option(
-    "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="how to print the data"
+    "--format", "form", type=click.Choice(FORMATS), default="table", show_default=True, help="output format"
 )
 
 
 def one_value(ctx: click.Context, param: click.Parameter, values: tuple[Any, ...]) -> Any:  # noqa: ANN401  (the option's)
-    """For an option that takes one value, declared `multiple` so that a second one is noticed and not silently used."""
+    """For an option that takes one value. It is declared `multiple` so that a second value is an error."""
     if len(values) > 1:
-        msg = f"it takes one value, and {len(values)} were given: {', '.join(cut(str(value), 60) for value in values)}"
+        msg = f"expected one value, got {len(values)}: {', '.join(cut(str(value), 60) for value in values)}"
         raise click.BadParameter(msg, ctx, param)
     return values[0] if values else None
 
@@ -64,8 +111,9 @@ def engine_options(command: Command) -> Command:
     cache = _option(
         "--cache",
         type=click.Choice(CACHES),
+        default="auto",
         envvar="KBEVAL_CACHE",
-        help="keep parsed rows beside the database: auto where it is large  [KBEVAL_CACHE]",
+        help="cache parsed rows next to the database; auto: only if it is large  [KBEVAL_CACHE]",
     )
     return resource_options(cache(command))
 
@@ -78,14 +126,23 @@ def resource_options(command: Command) -> Command:
         envvar="KBEVAL_THREADS",
         help="processor threads  [KBEVAL_THREADS]",
     )
-    memory = _option("--memory-limit", metavar="SIZE", help="memory for the engine, like 400MB; the rest goes to disk")
+    memory = _option(
+        "--memory-limit",
+        metavar="SIZE",
+        default=DEFAULT_MEMORY_LIMIT,
+        help="memory for the engine, e.g. 400MB; more than that spills to disk",
+    )
     return threads(memory(command))
 
 
 def metric_options(command: Command) -> Command:
     """--k and --metrics."""
-    ks = _option("--k", "extra_ks", metavar="1,5,20", callback=parse_ks, help="more values of k, beside 1,3,5,10")
-    own = _option("--metrics", "metrics_dir", metavar="DIR", help="folder with your own metrics, one .sql file each")
+    ks = _option(
+        "--k", "extra_ks", metavar="1,5,20", callback=parse_ks, help="additional values of k  [always: 1,3,5,10]"
+    )
+    own = _option(
+        "--metrics", "metrics_dir", metavar="DIR", help="folder with your own metrics, one .sql file per metric"
+    )
     return ks(own(command))
 
 
@@ -98,28 +155,32 @@ def how_options(command: Command) -> Command:
     match = _option(
         "--match",
         type=click.Choice(MATCHES),
+        default="auto",
         envvar="KBEVAL_MATCH",
-        help="what makes a hit an expected chunk: its id (exact), the text that both share (span), or the id unless the"
-        " labels are of another chunker (auto, the default)  [KBEVAL_MATCH]",
+        help="how hits are matched to expected chunks: by id (exact), by text overlap (span), or by id unless the"
+        " labels come from another chunker (auto, the default)  [KBEVAL_MATCH]",
     )
     least = _option(
         "--min-overlap",
         type=click.FloatRange(0, 1, min_open=True),
+        default=0.5,
         envvar="KBEVAL_MIN_OVERLAP",
-        help="by spans: the least share of text in common, 0.5 by default  [KBEVAL_MIN_OVERLAP]",
+        help="with spans: minimum share of text in common, 0.5 by default  [KBEVAL_MIN_OVERLAP]",
     )
     of = _option(
         "--overlap-of",
         type=click.Choice(OVERLAPS_OF),
+        default="auto",
         envvar="KBEVAL_OVERLAP_OF",
-        help="by spans: which side the share is of; auto: the smaller one for chunks, the expected one for"
-        " expected_spans  [KBEVAL_OVERLAP_OF]",
+        help="with spans: the side that the share is relative to; auto: the smaller one for chunks, the expected one"
+        " for expected_spans  [KBEVAL_OVERLAP_OF]",
     )
     missing = _option(
         "--missing",
         type=click.Choice(MISSING),
+        default="skip",
         envvar="KBEVAL_MISSING",
-        help="golden queries that a run has no row for: left out (skip, the default) or counted as zero"
+        help="golden queries without a row in the run: left out (skip, the default) or counted as zero"
         "  [KBEVAL_MISSING]",
     )
     return match(least(of(missing(command))))
@@ -134,52 +195,56 @@ def parse_ks(ctx: click.Context, param: click.Parameter, text: str | None) -> tu
     except ValueError:
         found = ()
     if not found or found[0] < 1 or found[-1] > LARGEST_K or len(found) > MOST_KS:
-        wanted = f"whole numbers from 1 to {LARGEST_K:,}, {MOST_KS} at most"
-        msg = f"{cut(text, 60)!r} is not a list of {wanted}; write it like 1,5,20"
+        wanted = f"at most {MOST_KS} integers from 1 to {LARGEST_K:,}"
+        msg = f"{cut(text, 60)!r} is not a list of {wanted}, e.g. 1,5,20"
         raise click.BadParameter(msg, ctx, param)
     return found
 
 
 class Settings:
-    """Flags and environment first, then the config file."""
+    """The settings of a command: click takes each from the flag, the environment, the file or the default."""
 
-    def __init__(self, **flags: Any) -> None:  # noqa: ANN401  (the command's options)
-        self._flags = {name: value for name, value in flags.items() if value not in (None, ())}
-        try:
-            here = Path.cwd()
-        except OSError as error:
-            msg = "the current folder is gone; change to another one"
-            raise UsageError(msg) from error
-        self.config: Config = load_config(here)
+    def __init__(self) -> None:
+        self._context = click.get_current_context()
+        # Always read, whatever the flags are: a mistake in the file is reported before anything is done.
+        self.config: Config = file_defaults(self._context).config
 
-    def get(self, key: str) -> Any:  # noqa: ANN401  (typed by the option or by config.KEYS)
-        return self._flags.get(key, self.config.get(key))
+    def get(self, key: str) -> Any:  # noqa: ANN401  (typed by the option)
+        """The value of a setting, or None. If the command has no such option, the value comes from the config file."""
+        if key not in self._context.params:
+            return self.config.get(FILE_OPTIONS.get(key, key)) or None
+        return self._context.params[key] or None
+
+    def is_set(self, key: str) -> bool:
+        """Is there a value that is not kbeval's own default?"""
+        return self._context.get_parameter_source(key) not in (None, ParameterSource.DEFAULT)
 
     def given(self, *keys: str) -> bool:
-        """Was any of these said on the command line?"""
-        context = click.get_current_context()
-        return any(context.get_parameter_source(key) is ParameterSource.COMMANDLINE for key in keys)
+        """Was any of these given on the command line?"""
+        return any(self._context.get_parameter_source(key) is ParameterSource.COMMANDLINE for key in keys)
 
     def db(self) -> str:
-        return self._required("db", "the database")
+        return self._required("db", "database")
 
     def golden(self) -> str:
-        """The golden file; that of the archive, where an archive is scored and no other is named."""
-        return self.golden_if_any() or self._required("golden", "the golden file")
+        """The golden file; if an archive is scored and no file is given, the archive's own."""
+        return self.golden_if_any() or self._required("golden", "golden file")
 
     def golden_if_any(self) -> str | None:
-        """As `golden`, for those who can do without."""
+        """As `golden`, for commands in which it is optional; None if there is none."""
         found = self.get("golden") or self._archived_golden()
         return None if found is None else str(found)
 
     def read_files(self) -> list[str]:
-        """What is read, and so must never be written to: the database, the labels, the config file."""
-        return [str(path) for path in (self.db(), self.golden_if_any(), self.config.path) if path]
+        """Input files, which must never be overwritten: the database, the labels, the config file, own metrics."""
+        found = [str(path) for path in (self.db(), self.golden_if_any(), self.config.path) if path]
+        folder = self.get("metrics_dir")
+        return [*found, *(str(path) for path in Path(folder).glob("*.sql"))] if folder else found
 
     def _archived_golden(self) -> str | None:
         if not (Path(self.db()) / "manifest.json").is_file():
             return None
-        from kbeval.columnar.manifest import read_manifest
+        from kbeval.storage.manifest import read_manifest
 
         found = read_manifest(Path(self.db())).table("golden")
         return None if found is None else str(found)
@@ -187,41 +252,41 @@ class Settings:
     def _required(self, key: str, what: str) -> str:
         value = self.get(key)
         if not value:
-            msg = f'say which is {what}: --{key} FILE, KBEVAL_{key.upper()} or {key} = "…" in kbeval.toml'
+            msg = f'no {what} given: pass --{key} FILE, set KBEVAL_{key.upper()}, or put {key} = "…" in kbeval.toml'
             raise UsageError(msg)
         return str(value)
 
     def said_how(self) -> str:
-        """The options that say how to score, as they were given on this command line, to repeat in a hint."""
+        """The scoring options given on this command line, to be repeated in a hint."""
         given = [name for name in HOW if self.given(name)]
         return "".join(f" --{name.replace('_', '-')} {self.get(name)}" for name in given)
 
     def _tell_threads(self) -> None:
-        """Threads need memory: say so where there are fewer of them than were asked for."""
-        from kbeval.memory import MEGABYTES_PER_THREAD, most_threads
+        """Threads need memory: tell the user if fewer are used than requested."""
+        from kbeval.engine.memory import MEGABYTES_PER_THREAD, most_threads
 
         asked, possible = self.get("threads") or 1, most_threads(self.get("memory_limit"))
         if asked > possible:
             why = f"each needs {MEGABYTES_PER_THREAD} MB of --memory-limit"
-            note(f"kbeval: note: working with {counted(possible, 'thread')} instead of {asked}: {why}")
+            note(f"kbeval: note: using {counted(possible, 'thread')} instead of {asked}: {why}")
 
     def score_options(self, how: Mapping[str, Any] | None = None, **more: Any) -> ScoreOptions:  # noqa: ANN401
-        """Everything that flags, environment and file say about scoring. `how`: what holds where they are silent."""
-        from kbeval.metrics import metrics_in_config
-        from kbeval.scoring import ScoreOptions
+        """All settings for scoring. `how`: values for what flags, environment and file leave unset."""
+        from kbeval.metrics.catalogue import metrics_in_config
+        from kbeval.scoring.scorer import ScoreOptions
 
         self._tell_threads()
         configured = metrics_in_config(self.config.get("metrics") or {}, str(self.config.path))
         folder = self.get("metrics_dir")
         return ScoreOptions(
-            extra_ks=tuple(self._flags.get("extra_ks") or self.config.get("k") or ()),
+            extra_ks=self.get("extra_ks") or (),
             metric_folders=(Path(folder),) if folder else (),
             configured_metrics=configured,
             threads=self.get("threads"),
             memory_limit=self.get("memory_limit"),
             cache=self.get("cache") or "auto",
-            **{**(how or {}), **{name: value for name in HOW if (value := self.get(name)) is not None}},
-            suite=self._flags.get("suite"),
+            **{**(how or {}), **{name: self.get(name) for name in HOW if self.is_set(name)}},
+            suite=self.get("suite"),
             **more,
         )
 
@@ -230,7 +295,7 @@ class Settings:
 
 
 def wants_colour() -> bool:
-    """Colours only for eyes: at a terminal, and unless NO_COLOR says otherwise."""
+    """Colours only at a terminal, and not if NO_COLOR is set."""
     return (
         sys.stdout is not None
         and sys.stdout.isatty()
@@ -240,14 +305,14 @@ def wants_colour() -> bool:
 
 
 def paint(text: str, style: str) -> str:
-    """Bold or dim, where colours are wanted."""
+    """Bold or dim, if colours are wanted."""
     if not style or not wants_colour():
         return text
     return click.style(text, bold=style == "bold" or None, dim=style == "dim" or None)
 
 
 def print_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], form: str) -> None:
-    """Print a table in the asked format."""
+    """Print a table in the requested format."""
     click.echo(render(columns, rows, form, paint), color=wants_colour())
 
 
@@ -257,23 +322,23 @@ def print_json(value: Any) -> None:  # noqa: ANN401  (anything that JSON can hol
 
 
 def note(*lines: str) -> None:
-    """Say something beside the data; each line is one line, whatever data it quotes."""
+    """Write to stderr, apart from the data; each argument stays one line, whatever data it quotes."""
     if lines:
         click.echo("\n".join(map(shown, lines)), err=True)
 
 
 def fail(error: KbevalError) -> None:
-    """Say what could not be done, where the rest was."""
+    """Report what failed, although the rest succeeded."""
     note(f"kbeval: {error.headline}", *(f"  {detail}" for detail in error.details))
 
 
 def warn(text: str) -> None:
-    """Say that something may be wrong."""
+    """Report that something may be wrong."""
     note(f"kbeval: warning: {text}")
 
 
 class Progress:
-    """What is going on and for how long, on stderr, at a terminal, once it takes longer than a moment."""
+    """Shows the current step and the elapsed time on stderr, at a terminal, once a command takes a moment."""
 
     DELAY = 0.7
 
@@ -291,7 +356,7 @@ class Progress:
     def _run(self) -> None:
         written = False
         while not self._stop.wait(0.1 if written else self.DELAY):
-            sys.stderr.write(f"\r\x1b[K{self._text} … {time.monotonic() - self._started:.0f} s")
+            sys.stderr.write(f"\r\x1b[K{shown(self._text)} … {time.monotonic() - self._started:.0f} s")
             sys.stderr.flush()
             written = True
         if written:

@@ -1,4 +1,4 @@
-"""`kbeval compare`: is B better than A, where, why, and can one believe it."""
+"""`kbeval compare`: is B better than A, where, why, and is the difference significant?"""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import click
 from kbeval.cli import common
 
 if TYPE_CHECKING:
-    from kbeval.comparison import CompareReport
+    from kbeval.compare.report import CompareReport
 
-_BESIDE_DB = ""
+_NEXT_TO_DB = ""
 
 
 @click.command("compare")
@@ -22,7 +22,9 @@ _BESIDE_DB = ""
 @common.db_option
 @common.suite_option
 @common.golden_option
-@click.option("--top", type=click.IntRange(0, 1_000_000), default=5, show_default=True, help="how many queries to list")
+@click.option(
+    "--top", type=click.IntRange(0, 1_000_000), default=5, show_default=True, help="number of queries to list"
+)
 @click.option(
     "--slices",
     metavar="FIELD",
@@ -30,36 +32,40 @@ _BESIDE_DB = ""
     callback=common.one_value,
     help="also per slice: category, difficulty, lang, tags or group",
 )
-@click.option("--only", metavar="METRIC,…", help="test these metrics alone, like mrr,hit@5: fewer show more")
+@click.option(
+    "--only",
+    metavar="METRIC,…",
+    help="test only these metrics, e.g. mrr,hit@5; fewer metrics give more statistical power",
+)
 @common.how_options
-@click.option("--strict-chunker-version", is_flag=True, help="refuse runs of different chunker versions")
+@click.option("--strict-chunker-version", is_flag=True, help="reject runs of different chunker versions")
 @click.option("--ignore-invariants", is_flag=True, help="compare runs of different judges")
-@click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
+@click.option("--skip-bad-rows", is_flag=True, help="treat unreadable rows as failed queries")
 @click.option(
     "--report",
     is_flag=False,
-    flag_value=_BESIDE_DB,
+    flag_value=_NEXT_TO_DB,
     metavar="[PATH]",
-    help="also write a Markdown report, to PATH or else to RUNS_DIR/B/report.md; give it last",
+    help="also write a Markdown report, to PATH or else to RUNS_DIR/B/report.md; must be the last option",
 )
-@click.option("--runs-dir", metavar="DIR", help="where reports of runs go  [default: 'runs' beside the database]")
+@common.runs_dir_option
 @common.metric_options
 @common.format_option
 @common.engine_options
 def compare_command(a: str, b: str, form: str, top: int, report: str | None, **flags: Any) -> int:  # noqa: ANN401  (click's options)
     """Compare two runs: is B better than A?
 
-    And where, why, and can one believe it? A and B are run ids, beginnings of them, or 'latest'; with ~1, the run
-    before that one in its suite. Chunk ids mean something only within one chunker version; where the versions differ, a
-    hit is right when it shares at least half of the text with an expected chunk. Differences are tested over the
-    queries that both runs have, and corrected for the number of metrics.
+    Shows where, why, and whether the difference is significant. A and B are run ids, prefixes of run ids, or 'latest';
+    a suffix ~1 means the run before that one in its suite. Chunk ids are valid only within one chunker version; if the
+    versions differ, a hit is correct if it shares at least half of the text with an expected chunk. Differences are
+    tested over the queries that both runs have, and corrected for the number of metrics.
     """
-    from kbeval.compare import CompareOptions, compare_runs
+    from kbeval.compare.run import CompareOptions, compare_runs
     from kbeval.render.comparison import render_report_md
 
-    names = ("slices", "only", "strict_chunker_version", "ignore_invariants", "skip_bad_rows", "runs_dir")
-    own = {name: flags.pop(name) for name in names}
-    settings = common.Settings(runs_dir=own.pop("runs_dir"), **flags)
+    names = ("slices", "only", "strict_chunker_version", "ignore_invariants", "skip_bad_rows")
+    own = {name: flags[name] for name in names}
+    settings = common.Settings()
     database, golden = settings.db(), settings.golden()
     with common.Progress() as progress:
         options = CompareOptions(
@@ -86,19 +92,19 @@ def compare_command(a: str, b: str, form: str, top: int, report: str | None, **f
 
 
 def _write(found: CompareReport, report: str, settings: common.Settings, database: str) -> None:
-    from kbeval.files import report_path, write_whole
     from kbeval.render.comparison import render_report_md
+    from kbeval.util.files import report_path, write_whole
 
-    runs_dir = Path(settings.get("runs_dir") or _beside(database) / "runs")
-    path = Path(report) if report != _BESIDE_DB else report_path(runs_dir, found.run_b)
+    runs_dir = Path(settings.get("runs_dir") or _parent_folder(database) / "runs")
+    path = Path(report) if report != _NEXT_TO_DB else report_path(runs_dir, found.run_b)
     write_whole(path, render_report_md(found), never=settings.read_files())
     common.note(f"wrote {path}")
 
 
 def print_summary(found: CompareReport, only: Collection[str] | None = None) -> None:
-    """The verdict, and the numbers that it rests on."""
+    """The verdict and the numbers that it is based on."""
     from kbeval.render import comparison as text
-    from kbeval.text import shown
+    from kbeval.util.text import shown
 
     click.echo(common.paint(shown(f"{found.run_a} → {found.run_b}: {text.verdict_sentence(found.whole)}"), "bold"))
     click.echo(shown(text.matching_sentence(found)))
@@ -106,8 +112,8 @@ def print_summary(found: CompareReport, only: Collection[str] | None = None) -> 
     common.print_table(*text.delta_table(found.whole, only), "table")
 
 
-def _beside(database: str) -> Path:
-    """The folder that holds it. An archive may be called `.` and has a folder `runs` of its own."""
+def _parent_folder(database: str) -> Path:
+    """The folder that contains the database. An archive may be given as `.` and has a folder `runs` of its own."""
     path = Path(database)
     return (path.resolve() if path.is_dir() else path).parent
 

@@ -1,4 +1,4 @@
-"""What Tab offers at the prompt: dot commands, tables, their columns, and words of SQL. Nothing is read for it."""
+"""Tab completion at the prompt: dot commands, tables, their columns and SQL keywords. No data is read for it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kbeval.render.rows import ROW_FORMATS
 
 if TYPE_CHECKING:
-    from kbeval.explore import Explorer
+    from kbeval.explore.explorer import Explorer
 
 _WORDS = (
     "ALL AND AS ASC AVG BETWEEN BY CASE CAST COALESCE COUNT CROSS DESC DESCRIBE DISTINCT ELSE END EXCEPT EXCLUDE EXISTS"
@@ -19,23 +19,23 @@ _WORDS = (
     " UNPIVOT USING VALUES WHEN WHERE WINDOW WITH"
 )
 KEYWORDS = tuple(_WORDS.split())
-# Whose columns are offered before the question has named a table.
-_USUAL = ("runs", "results", "hits", "answered")
+# Their columns are offered before the query has named a table.
+_USUAL = ("runs", "results", "hits", "per_query")
 _DELIMITERS = " \t\n,()=<>;'\"+-*/|[]{}!"
 
 
 class Completer:
-    """Knows what may follow."""
+    """Completes the word at the cursor."""
 
     def __init__(self, explorer: Explorer, lines: Callable[[], list[str]], commands: Collection[str]) -> None:
-        """`lines`: those of the question that are typed already."""
+        """`lines`: the lines of the query that are already typed."""
         self._explorer = explorer
         self._lines = lines
         self._commands = commands
         self._found: list[str] = []
 
-    def install(self, readline: Any) -> None:  # noqa: ANN401  (the module, where there is one)
-        """Make Tab ask here."""
+    def install(self, readline: Any) -> None:  # noqa: ANN401  (the module, if there is one)
+        """Register this completer for the Tab key."""
         readline.set_completer_delims(_DELIMITERS)
         is_libedit = "libedit" in (readline.__doc__ or "")
         readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
@@ -48,13 +48,14 @@ class Completer:
         readline.set_completer(complete)
 
     def options(self, word: str, line: str) -> list[str]:
-        """What the word may become."""
+        """The possible completions of the word."""
         start = line.lstrip()
         if not self._lines() and start.startswith("."):
             return self._after_dot(word, start)
         asked = "\n".join([*self._lines(), line])
         if re.search(r"\b(?:from|join)\s+\S*$", line, re.IGNORECASE):
-            return _matching(word, self._names())
+            # Without a prefix, the tables that are queried most; with one, every table that matches.
+            return _matching(word, self._names() if word else self._usual_names())
         table, dot, part = word.rpartition(".")
         if dot:
             return [f"{table}.{column}" for column in _matching(part, self._columns(asked))]
@@ -73,13 +74,16 @@ class Completer:
     def _names(self) -> list[str]:
         return [table.name for table in self._explorer.tables()]
 
+    def _usual_names(self) -> list[str]:
+        return [table.name for table in self._explorer.tables() if table.is_shown]
+
     def _columns(self, asked: str) -> set[str]:
-        """The columns of the tables that the question names."""
+        """The columns of the tables that the query names."""
         names = set(self._names())
         named = [word for word in re.findall(r"\w+", asked.lower()) if word in names]
         found: set[str] = set()
         for name in named or _USUAL:
-            # A Tab that finds nothing is no reason to stop.
+            # A failed completion must not end the session.
             with contextlib.suppress(Exception):
                 found.update(column for column, _ in self._explorer.schema(name).columns)
         return found

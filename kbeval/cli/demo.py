@@ -1,4 +1,4 @@
-"""`kbeval demo`: something to try, in one command."""
+"""`kbeval demo`: a workspace to try, in one command."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _COMPARED = ("hit_at_k.1", "hit_at_k.5", "mrr", "recall_at_k_doc.5", "groundedne
 @click.command("demo")
 @click.argument("folder", default="kbeval-demo", metavar="[DIR]")
 def demo_command(folder: str) -> int:
-    """Make a small workspace to try kbeval on.
+    """Create a small workspace to try kbeval on.
 
-    It is made in DIR (kbeval-demo), its runs are scored and compared, and you are told what to try next. Seven
-    documents, two chunkers, three runs of a little search engine with answers, refusals and a failed query. Needs no
-    network. A folder that the demo did not make is never touched.
+    Creates it in DIR (kbeval-demo), scores and compares its runs, and suggests what to try next. It has seven
+    documents, two chunkers, and three runs of a small search engine with answers, refusals and a failed query. Needs no
+    network. A folder that the demo did not create is never touched.
     """
-    from kbeval.aggregates import score_runs, store_scored
     from kbeval.cli.compare import print_summary
-    from kbeval.compare import compare_runs
+    from kbeval.compare.run import compare_runs
     from kbeval.demo import GOLDEN, make_demo
     from kbeval.render.scores import score_table
-    from kbeval.scoring import ScoreOptions
+    from kbeval.scoring.aggregate import score_runs, store_scored
+    from kbeval.scoring.scorer import ScoreOptions
 
     place = Path(folder)
-    made = "made anew" if place.exists() else "made"
+    made = "recreated" if place.exists() else "created"
     database = make_demo(place)
     scored = score_runs(database, place / GOLDEN, options=ScoreOptions(archive=True))
     store_scored(scored, db=database)

@@ -1,4 +1,4 @@
-"""`kbeval grounded`: grounded question answering in one go."""
+"""`kbeval grounded`: scores grounded question answering in one step."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from kbeval.cli.answer import ANSWER
 @click.option("--gold", required=True, metavar="FILE", help="gold.jsonl: questions, claims and citations")
 @click.option("--trace", required=True, metavar="FILE", help="trace.jsonl: what the system retrieved and answered")
 @click.option(
-    "--k", type=click.IntRange(1, 1_000_000), default=5, show_default=True, help="for the recall of citations"
+    "--k", type=click.IntRange(1, 1_000_000), default=5, show_default=True, help="k for the recall of citations"
 )
 @click.option(
     "--gates",
     metavar="NAME=VALUE,…",
-    help="these limits and no others  [default: precision=0.80,chr=0.75,under=0.05,over=0.10]",
+    help="only these thresholds  [default: precision=0.80,chr=0.75,under=0.05,over=0.10]",
 )
 @common.resource_options
-def grounded_command(gold: str, trace: str, k: int, gates: str | None, **flags: Any) -> int:  # noqa: ANN401  (click's options)
-    """Score a trace against a gold file in one go.
+def grounded_command(gold: str, trace: str, k: int, gates: str | None, **_: Any) -> int:  # noqa: ANN401  (click's options)
+    """Score a trace against a gold file in one step.
 
-    Needs no database, prints JSON; exit code 1 if a gate fails. precision and chr are least values, under and over
-    (refusal) greatest ones. 'kbeval import grounded' keeps the run in a database instead, to be compared and watched
-    over time.
+    Needs no database and prints JSON; exit code 1 if a gate fails. precision and chr are minimum values, under and over
+    (refusal) are maximum values. To compare runs and follow them over time, store them in a database with 'kbeval
+    import grounded' instead.
     """
-    from kbeval.grounded import parse_gates, score_trace
+    from kbeval.systems.grounded import parse_gates, score_trace
 
-    settings = common.Settings(**flags)
+    settings = common.Settings()
     limits = None if gates is None else parse_gates(gates)
     with common.Progress() as progress:
         options = settings.score_options(on_step=progress.step)
@@ -41,5 +41,5 @@ def grounded_command(gold: str, trace: str, k: int, gates: str | None, **flags: 
     for warning in scores.warnings:
         common.warn(warning)
     if scores.failed:
-        common.note(f"not passed: {'; '.join(scores.failed)}")
+        common.note(f"failed: {'; '.join(scores.failed)}")
     return code

@@ -1,7 +1,7 @@
-"""The prompt of `kbeval sql`: questions over several lines, a history, completion, and commands that begin with a dot.
+"""The prompt of `kbeval sql`: multi-line queries, a history, completion, and commands that begin with a dot.
 
-Nothing that is typed ends the session but .quit and Ctrl-D: an error is one line, and Ctrl-C stops what is going on.
-Only a question that cannot be stopped takes the session with it.
+Only .quit and Ctrl-D end the session: an error is reported in one line, and Ctrl-C stops the running query. Only a
+query that cannot be stopped ends the session as well.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from kbeval.cli import common
 from kbeval.cli.completing import Completer
 from kbeval.cli.sql import Steps, Target, run_text
 from kbeval.errors import KbevalError, UsageError
-from kbeval.interrupts import INTERRUPTS
 from kbeval.render.rows import ROW_FORMATS
 from kbeval.render.table import Column
-from kbeval.text import counted, did_you_mean, shown
+from kbeval.util.interrupts import INTERRUPTS
+from kbeval.util.text import counted, did_you_mean, shown
 
 if TYPE_CHECKING:
-    from kbeval.explore import Explorer
+    from kbeval.explore.explorer import Explorer
 
 try:
     import readline
-except ImportError:  # not everywhere, and one can type without it
+except ImportError:  # not available everywhere, and the prompt works without it
     readline = None  # type: ignore[assignment]
 
 FIRST, MORE = "kbeval> ", "   ...> "
 LONGEST_HISTORY = 1000
 COMMANDS = {
-    ".tables": "what can be asked about; .tables WORD: only what has that word in it",
-    ".schema": "the columns of a table: .schema hits",
-    ".examples": "questions to begin with",
-    ".format": f"how answers are printed: {', '.join(form for form in ROW_FORMATS if form != 'parquet')}",
-    ".limit": "how many rows are printed at most; 0: all of them",
-    ".help": "this list",
-    ".quit": "leave; .exit and Ctrl-D too",
+    ".tables": "list the main tables; .tables WORD: all tables that mention the word; SHOW ALL TABLES: all tables",
+    ".schema": "show the columns of a table: .schema hits",
+    ".examples": "show example queries",
+    ".format": f"set the output format: {', '.join(form for form in ROW_FORMATS if form != 'parquet')}",
+    ".limit": "set the maximum number of rows to print; 0: all rows",
+    ".help": "show this list",
+    ".quit": "leave, like .exit and Ctrl-D",
 }
 _EXAMPLES = (
     "SELECT run_id, created_at, chunker_version, retriever FROM runs ORDER BY created_at;",
@@ -51,7 +51,7 @@ _EXAMPLES = (
 
 
 class Prompt:
-    """Reads what is typed, and answers."""
+    """Reads and answers queries and commands."""
 
     def __init__(self, explorer: Explorer, target: Target, steps: Steps) -> None:
         self._explorer = explorer
@@ -62,11 +62,11 @@ class Prompt:
         self._lines: list[str] = []
 
     def run(self) -> int:
-        """Until the person leaves."""
+        """Run until the user leaves."""
         runs = counted(len(self._explorer.scoring.runs), "run")
         self._explorer.release()
         common.note(
-            f"kbeval {__version__}: {runs} in {self._explorer.database}. Ask in SQL, end with ; – .help says more"
+            f"kbeval {__version__}: {runs} in {self._explorer.database}. Type SQL, end it with ; – .help for help"
         )
         if readline is not None:
             Completer(self._explorer, lambda: self._lines, COMMANDS).install(readline)
@@ -78,19 +78,19 @@ class Prompt:
                 click.echo()
                 return 0
             except KeyboardInterrupt:
-                # Ctrl-C drops what was typed, as in a shell.
+                # Ctrl-C discards the input, as in a shell.
                 INTERRUPTS.settled()
                 self._lines.clear()
                 click.echo()
                 continue
             except UnicodeDecodeError:
-                common.note("kbeval: that was not valid text (UTF-8); type it again")
+                common.note("kbeval: the input is not valid UTF-8; type it again")
                 continue
             if self._take(line):
                 return 0
 
     def _take(self, line: str) -> bool:
-        """One more line; true when it asks to leave."""
+        """Handle one more line; true if it asks to leave."""
         word = line.strip()
         if not self._lines and (word.startswith(".") or word.lower().rstrip("; ") in ("quit", "exit")):
             self._history.add(word)
@@ -98,7 +98,7 @@ class Prompt:
         if not word:
             if self._lines:
                 self._lines.clear()
-                common.note("dropped; a question ends with ;")
+                common.note("input discarded; end a query with ;")
             return False
         self._lines.append(line)
         text = "\n".join(self._lines)
@@ -109,7 +109,7 @@ class Prompt:
         return False
 
     def _guarded(self, text: str) -> None:
-        """Answer; whatever happens, the session goes on."""
+        """Answer a query; the session continues after any error."""
         try:
             run_text(self._explorer, text, self._target, self._steps)
         except KbevalError as error:
@@ -120,10 +120,11 @@ class Prompt:
         except Exception as error:
             if os.environ.get("KBEVAL_DEBUG"):
                 raise
-            # What was made may be half made.
+            # Relations may be incomplete, so they are built again.
             self._explorer.forget()
             common.note(
-                f"kbeval: this should not have happened: {' '.join(str(error).split()) or type(error).__name__}"
+                f"kbeval: internal error: {' '.join(str(error).split()) or type(error).__name__};"
+                " rerun with KBEVAL_DEBUG=1 and please report it"
             )
         finally:
             self._explorer.release()
@@ -145,7 +146,7 @@ class Prompt:
         }
         try:
             if name not in known:
-                msg = f"there is no command {name!r}{did_you_mean(name, COMMANDS) or '; .help lists them'}"
+                msg = f"unknown command {name!r}{did_you_mean(name, COMMANDS) or '; .help lists them'}"
                 raise UsageError(msg)
             known[name](rest)
         except KbevalError as error:
@@ -157,25 +158,27 @@ class Prompt:
 
     def _help(self, _: str) -> None:
         common.print_table(
-            [Column("command"), Column("does", width=100)], [[name, text] for name, text in COMMANDS.items()], "table"
+            [Column("command"), Column("description", width=100)],
+            [[name, text] for name, text in COMMANDS.items()],
+            "table",
         )
         click.echo(
-            "\nA question is SQL and ends with ; – it may go over several lines, a blank line drops it.\n"
-            "FROM compare('latest~1', 'latest'); says what became of each query between two runs.\n"
-            "Nothing can be changed here. Tab completes names; Ctrl-C stops a question, or drops what was typed."
+            "\nA query is SQL and ends with ; – it may span several lines; a blank line discards it.\n"
+            "FROM compare('latest~1', 'latest'); shows how each query changed between two runs.\n"
+            "All queries are read-only. Tab completes names; Ctrl-C stops a query or discards the input."
         )
 
     def _tables(self, word: str) -> None:
         found = [
-            [table.name, table.room, table.description]
-            for table in self._explorer.listed()
-            if word.lower() in f"{table.name} {table.room} {table.description}".lower()
+            [table.name, table.layer, table.description]
+            for table in self._explorer.listed(every=bool(word))
+            if word.lower() in f"{table.name} {table.layer} {table.description}".lower()
         ]
-        common.print_table([Column("table"), Column("room"), Column("what it holds", width=100)], found, "table")
+        common.print_table([Column("table"), Column("layer"), Column("what it holds", width=100)], found, "table")
 
     def _schema(self, name: str) -> None:
         if not name:
-            for table in self._explorer.tables():
+            for table in self._explorer.listed():
                 click.echo(f"{common.paint(table.name, 'bold')}: {table.notes or table.description}")
             return
         schema = self._explorer.schema(name.strip('"'))
@@ -194,14 +197,14 @@ class Prompt:
     def _format(self, form: str) -> None:
         possible = [name for name in ROW_FORMATS if name != "parquet"]
         if form and form not in possible:
-            msg = f"there is no format {form!r}{did_you_mean(form, possible) or '; there are ' + ', '.join(possible)}"
+            msg = f"unknown format {form!r}{did_you_mean(form, possible) or '; use one of ' + ', '.join(possible)}"
             raise UsageError(msg)
         self._target.form = form or self._target.form
         click.echo(f"format: {self._target.form}")
 
     def _limit(self, number: str) -> None:
         if number and not re.fullmatch(r"[0-9]{1,15}", number):
-            msg = f"{number!r} is no number of rows; write .limit 100, or .limit 0 for all"
+            msg = f"{number!r} is not a number of rows; use e.g. .limit 100, or .limit 0 for all rows"
             raise UsageError(msg)
         self._target.limit = int(number) if number else self._target.limit
         click.echo(f"limit: {counted(self._target.limit, 'row') if self._target.limit else 'all rows'}")
@@ -213,33 +216,33 @@ _PIECE = re.compile(
 
 
 def is_whole(text: str) -> bool:
-    """Does it end with a ; that is neither in a text nor in a comment?"""
+    """Does it end with a ; that is neither in a string nor in a comment?"""
     last = ""
     for match in _PIECE.finditer(text):
         piece = match[0]
         if piece.startswith("--") or (piece.startswith("/*") and len(piece) > 2):
             continue
         if piece in ("'", '"') or (piece == "/" and text.startswith("/*", match.start())):
-            return False  # it is opened and not closed
+            return False  # opened and not closed
         last = piece.rstrip() or last
     return last.endswith(";") and not (last[0] in "'\"$" and len(last) > 1)
 
 
 class History:
-    """What was typed, kept across sessions. That it cannot be kept is no error."""
+    """The input history, kept across sessions. Failing to keep it is not an error."""
 
     def __init__(self) -> None:
         state = os.environ.get("XDG_STATE_HOME") or ""
-        # The standard says that a path which is not absolute is to be ignored.
+        # The XDG specification requires relative paths to be ignored.
         folder = Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state"
         self.path = folder / "kbeval" / "sql_history"
 
     def load(self) -> None:
-        """Bring back what was typed before."""
+        """Load the history of earlier sessions."""
         if readline is None:
             return
         with contextlib.suppress(AttributeError):
-            # We add whole questions, not their lines.
+            # Whole queries are added, not their lines.
             readline.set_auto_history(False)
         try:
             lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -249,14 +252,13 @@ class History:
             readline.add_history(line)
         if len(lines) > 2 * LONGEST_HISTORY:
             with contextlib.suppress(KbevalError):
-                from kbeval.files import write_whole
+                from kbeval.util.files import write_whole
 
                 write_whole(self.path, "\n".join(lines[-LONGEST_HISTORY:]) + "\n")
-                self.path.chmod(0o600)
 
     def add(self, *lines: str) -> None:
-        """Remember a question."""
-        # A comment ends with its line, so those lines cannot become one.
+        """Add a query."""
+        # A comment ends with its line, so lines with comments cannot be joined.
         entries = lines if any("--" in line for line in lines) else (" ".join(line.strip() for line in lines),)
         for entry in entries:
             if readline is not None:

@@ -1,4 +1,4 @@
-"""`kbeval recompute`: what scoring again would change, and why."""
+"""`kbeval recompute`: what rescoring would change, and why."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbeval.cli import common
-from kbeval.text import counted
+from kbeval.util.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kbeval.recompute import Movement, Recomputed
     from kbeval.render.table import Cell
+    from kbeval.scoring.attribution import Movement, Recomputed
 
 
 @click.command("recompute")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option("--explain", is_flag=True, help="take each change apart: definitions, labels, rows")
+@click.option("--explain", is_flag=True, help="attribute each change to definitions, labels or rows")
 @click.option("--store", is_flag=True, help="store the new numbers, as 'kbeval score' does")
 @common.db_option
 @common.suite_option
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 @common.how_options
 @common.format_option
 @common.engine_options
-def recompute_command(runs: tuple[str, ...], explain: bool, store: bool, form: str, **flags: Any) -> int:  # noqa: ANN401
-    """Score again what changed since it was scored, and show the numbers that move.
+def recompute_command(runs: tuple[str, ...], explain: bool, store: bool, form: str, **_: Any) -> int:  # noqa: ANN401
+    """Rescore runs that changed since they were scored, and show the numbers that change.
 
-    RUN names runs as elsewhere; all runs where none is named. Nothing is stored without --store. With --explain each
-    change is taken apart: how much of it is due to the definitions, to the labels, to the rows. The numbers between
-    are computed, with the labels that the stored numbers were made with, and with the rows, where the columnar copy
-    still has them; causes that cannot be told apart are named together. The queries whose rows or labels changed are
-    named: the first few in the table, all of them with --format json or csv.
+    RUN is as in 'kbeval score'; without it, all runs. Nothing is stored without --store. With --explain each change is
+    attributed: how much of it is due to the definitions, the labels and the rows. The intermediate numbers are computed
+    with the labels of the stored numbers, and with their rows if the cache still has them; causes that cannot be
+    separated are listed together. The queries whose rows or labels changed are listed: the first few in the table, all
+    of them with --format json or csv.
     """
-    from kbeval.aggregates import store_scored
-    from kbeval.recompute import recompute
-    from kbeval.runs import broken_runs
+    from kbeval.scoring.aggregate import store_scored
+    from kbeval.scoring.attribution import recompute
+    from kbeval.storage.runs import broken_runs
 
-    settings = common.Settings(**flags)
+    settings = common.Settings()
     database = settings.db()
     with common.Progress() as progress:
         options = settings.score_options(archive=store, on_step=progress.step)
@@ -80,19 +80,19 @@ def _print(found: Recomputed, form: str, *, explain: bool) -> None:
         common.print_table([*columns, Column("which", width=100)], list(_query_rows(found)), form)
 
 
-# So many queries of each part are named to eyes.
+# At most this many queries per part are listed in the table.
 _NAMED = 8
 
 
 def _query_rows(found: Recomputed) -> Iterator[list[Cell]]:
     """The queries whose rows or labels changed, one row per run and part."""
-    from kbeval.provenance import DATA, LABELS
+    from kbeval.scoring.provenance import DATA, LABELS
 
     not_known = {
-        DATA: "not known: nothing was kept of the earlier rows",
-        LABELS: "not known: the earlier labels are not kept",
+        DATA: "unknown: the earlier rows were not kept",
+        LABELS: "unknown: the earlier labels were not kept",
     }
-    # Labels are mostly the same for all runs, and need not be listed for each.
+    # Labels are mostly the same for all runs, so they are listed once.
     same: dict[tuple[str, tuple[str, ...] | None], list[str]] = {}
     for run_id, parts in found.queries.items():
         for part, ids in parts.items():
@@ -112,14 +112,14 @@ def _all_queries(parts: Mapping[str, Sequence[str] | None]) -> str:
 
 
 def _row(movement: Movement, found: Recomputed, form: str, *, explain: bool) -> list[Cell]:
-    from kbeval.exact import difference
-    from kbeval.names import short_name
+    from kbeval.metrics.names import short_name
+    from kbeval.util.numbers import difference
 
     causes = movement.because if explain else dict.fromkeys([", ".join(found.due.reasons[movement.run_id])])
     because = "; ".join(f"{cause} {_signed(part)}".strip() for cause, part in causes.items())
     change = difference(movement.stored, movement.now)
     if form == "csv":
-        # A number, not text: what begins with a sign would be quoted against spreadsheets.
+        # A number, not text: text that begins with a sign would be quoted to protect spreadsheets.
         row: list[Cell] = [movement.run_id, short_name(movement.metric), movement.stored, movement.now, change, because]
         return [*row, _all_queries(found.queries.get(movement.run_id, {}))] if explain else row
     return [movement.run_id, short_name(movement.metric), movement.stored, movement.now, _signed(change), because]
@@ -132,24 +132,24 @@ def _signed(number: float | None) -> str:
 
 
 def _tell(found: Recomputed, stored: Sequence[str] | None, database: str, score: str) -> None:
-    """What would be scored again and why. `stored`: the runs whose numbers were stored; None where none should be.
+    """Report what would be rescored and why. `stored`: the runs whose numbers were stored; None without --store.
 
     `score`: the command that stores the same numbers.
     """
-    from kbeval.rescoring import summary
+    from kbeval.scoring.incremental import summary
 
     if not found.due.reasons:
-        common.note(f"{counted(len(found.due.runs), 'run')} unchanged since scored; nothing would move")
+        common.note(f"{counted(len(found.due.runs), 'run')} unchanged since scored; no number would change")
         return
     common.note(f"{counted(len(found.due.reasons), 'run')} to score again:", *summary(found.due))
     if not found.movements:
-        common.note("no stored number moves")
+        common.note("no stored number changes")
     if stored is None:
-        common.note(f"nothing was stored; --store, or '{score}', stores the new numbers")
+        common.note(f"nothing was stored; use --store or '{score}' to store the new numbers")
         return
     common.note(f"stored the numbers of {counted(len(stored), 'run')} in {database}")
     if left := [run_id for run_id in found.due.reasons if run_id not in stored]:
         common.note(
-            f"not stored, because a row cannot be read: {', '.join(left)};"
-            f" repair it, or count it as failed with '{score} --skip-bad-rows'"
+            f"not stored because of unreadable rows: {', '.join(left)};"
+            f" repair the rows, or treat them as failed queries with '{score} --skip-bad-rows'"
         )

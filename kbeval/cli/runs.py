@@ -1,8 +1,7 @@
-"""`kbeval runs`: what is in the database."""
+"""`kbeval runs`: the runs in the database."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,27 +12,27 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kbeval.render.table import Cell
-    from kbeval.runs import Run
+    from kbeval.storage.runs import Run
 
 
 @click.command("runs")
 @common.db_option
 @common.suite_option
 @common.format_option
-def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
+def runs_command(form: str, **_: Any) -> int:  # noqa: ANN401
     """List the stored runs, oldest first.
 
-    With the numbers that they were last scored with.
+    Includes the stored numbers of each run.
     """
-    from kbeval.configs import config_of, imported_from
-    from kbeval.names import short_name
+    from kbeval.metrics.names import short_name
     from kbeval.render.scores import FIRST_HEADLINES
     from kbeval.render.table import Column
-    from kbeval.runs import of_suite, run_faults
-    from kbeval.sources.opening import stored_runs
+    from kbeval.storage.run_config import config_of, imported_from
+    from kbeval.storage.runs import of_suite, run_faults
+    from kbeval.storage.source import stored_runs
 
-    suite = flags.pop("suite")
-    database = common.Settings(**flags).db()
+    settings = common.Settings()
+    database, suite = settings.db(), settings.get("suite")
     stored = stored_runs(database)
     runs = of_suite(stored, suite, database)
     if not runs and form == "table":
@@ -61,14 +60,16 @@ def runs_command(form: str, **flags: Any) -> int:  # noqa: ANN401
     for fault in run_faults(stored, runs):
         common.warn(f"{fault}: it cannot be scored or compared")
     if form == "table" and not all(run.aggregate() for run in runs):
-        common.note("a run without numbers has not been scored yet: kbeval score --all")
+        common.note("runs without numbers have not been scored yet; run 'kbeval score --all'")
     return 0
 
 
 def _row(run: Run, numbers: Sequence[str]) -> list[Cell]:
-    from kbeval.provenance import matched_by
+    from kbeval.scoring.provenance import matched_by
+    from kbeval.storage.run_config import config_of
+    from kbeval.util.hiding import without_secrets
 
-    config = _config(run)
+    config = without_secrets(config_of(run))
     llm, embedding = config.get("llm"), config.get("embedding")
     model = llm.get("model_id") if isinstance(llm, dict) else None
     model = model or config.get("llm_model")
@@ -86,14 +87,6 @@ def _row(run: Run, numbers: Sequence[str]) -> list[Cell]:
         matched_by(aggregate.provenance) if aggregate else None,
         *(aggregate.value(name) if aggregate else None for name in numbers),
     ]
-
-
-def _config(run: Run) -> dict[str, Any]:
-    try:
-        config = json.loads(run.config_json)
-    except (ValueError, RecursionError):
-        return {}
-    return config if isinstance(config, dict) else {}
 
 
 def _text(value: Any) -> str | None:  # noqa: ANN401  (whatever the runner stored)

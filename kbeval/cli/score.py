@@ -1,4 +1,4 @@
-"""`kbeval score`: compute the numbers of runs and store them."""
+"""`kbeval score`: computes the numbers of runs and stores them."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbeval.cli import common
-from kbeval.text import counted
+from kbeval.util.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kbeval.aggregates import Scored
-    from kbeval.model import AggregateMetrics
-    from kbeval.rescoring import Due
-    from kbeval.scoring import ScoreOptions
+    from kbeval.metrics.model import AggregateMetrics
+    from kbeval.scoring.aggregate import Scored
+    from kbeval.scoring.incremental import Due
+    from kbeval.scoring.scorer import ScoreOptions
 
 
 @click.command("score")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
-@click.option("--all", "all_runs", is_flag=True, help="score every run of the database that changed since")
-@click.option("--force", is_flag=True, help="with --all: those that did not change, too")
+@click.option("--all", "all_runs", is_flag=True, help="score every run that changed since it was last scored")
+@click.option("--force", is_flag=True, help="with --all: also score runs that did not change")
 @common.db_option
 @common.suite_option
 @common.golden_option
@@ -35,32 +35,32 @@ if TYPE_CHECKING:
 )
 @common.metric_options
 @common.how_options
-@click.option("--skip-bad-rows", is_flag=True, help="count rows that cannot be read as failed queries")
-@click.option("--dry-run", is_flag=True, help="print the numbers, store nothing")
+@click.option("--skip-bad-rows", is_flag=True, help="treat unreadable rows as failed queries")
+@click.option("--dry-run", is_flag=True, help="print the numbers without storing them")
 @common.format_option
 @common.engine_options
 def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any) -> int:  # noqa: ANN401
     """Score runs against the golden file and store the numbers.
 
-    RUN is a run's id, the beginning of it, or 'latest'; with ~1 after it, the run before that one in its suite. The
-    numbers are stored as JSON with four decimals in eval_runs.aggregate_json, in one transaction. Slices
-    are printed, not stored. The places of the chunks that labels and hits name are kept in kbeval_chunk_spans, for
-    comparing across chunkers.
+    RUN is a run id, a prefix of one, or 'latest'; a suffix ~1 means the run before that one in its suite. The numbers
+    are stored as JSON with four decimals in eval_runs.aggregate_json, in one transaction. Slices are printed, not
+    stored. The spans of the chunks that labels and hits refer to are kept in kbeval_chunk_spans, for comparing across
+    chunkers.
 
-    --all scores what changed since it was scored: rows, labels, metric definitions, matching, chunks. A large history
-    is scored and stored in steps; interrupted, the next call goes on where it was.
+    --all scores runs that changed since they were scored: rows, labels, metric definitions, matching, chunks. A large
+    history is scored and stored in steps; after an interruption, the next call continues where it stopped.
     """
-    from kbeval.aggregates import score_runs
-    from kbeval.rescoring import due_runs, rescore
+    from kbeval.scoring.aggregate import score_runs
+    from kbeval.scoring.incremental import due_runs, rescore
 
     if bool(runs) == all_runs:
-        msg = "name the runs to score, or say --all" if not runs else "name runs or say --all, not both"
+        msg = "specify runs to score, or use --all" if not runs else "specify runs or use --all, not both"
         raise click.UsageError(msg, click.get_current_context())
-    by, skip_bad, dry_run, force = (flags.pop(name) for name in ("by", "skip_bad_rows", "dry_run", "force"))
+    by, skip_bad, dry_run, force = (flags[name] for name in ("by", "skip_bad_rows", "dry_run", "force"))
     if force and not all_runs:
-        msg = "--force goes with --all; runs that are named are always scored"
+        msg = "--force requires --all; runs given by name are always scored"
         raise click.UsageError(msg, click.get_current_context())
-    settings = common.Settings(**flags)
+    settings = common.Settings()
     database, golden = settings.db(), settings.golden()
     with common.Progress() as progress:
         options = settings.score_options(by=by, archive=not dry_run, on_step=progress.step)
@@ -68,13 +68,13 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
         if all_runs:
             # Slices are not stored, so they are always computed.
             due = due_runs(database, golden, options, force=force or options.by is not None)
-            with job.saying_how_far(due):
+            with job.reporting_progress(due):
                 scored = rescore(database, due, options, job.store_healthy)
         else:
             due = None
             scored = score_runs(database, golden, runs, options)
             job.store_all(scored)
-    # Said before the table, so that it is true whatever happens to the output.
+    # Reported before the table, so that it is not lost if the output fails.
     job.tell(due)
     _print(scored, [run_id for run_id in scored.aggregates if run_id not in job.broken], form, options)
     _tell(scored, job.broken)
@@ -82,7 +82,7 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
 
 
 class _Job:
-    """Stores what was scored, step by step, and remembers what was stored and what could not be."""
+    """Stores scored runs step by step, and remembers what was stored and what could not be."""
 
     def __init__(self, database: str, *, dry_run: bool, skip_bad: bool, step: Callable[[str], None]) -> None:
         self._database = database
@@ -93,17 +93,17 @@ class _Job:
         self.stored = 0
 
     def store_all(self, scored: Scored) -> None:
-        """Runs that were named: an unreadable row in one of them stops all."""
+        """For runs given by name: an unreadable row in one of them stops all."""
         from kbeval.errors import BadRowsError
 
         if scored.bad_rows and not self._skip_bad:
-            advice = "nothing was stored; repair them, or count them as failed queries with --skip-bad-rows:"
+            advice = "nothing was stored; repair them, or treat them as failed queries with --skip-bad-rows:"
             raise BadRowsError([str(row) for row in scored.bad_rows], advice)
         self.store_healthy(scored)
 
     def store_healthy(self, scored: Scored) -> None:
         """All runs that can be stored, in one transaction."""
-        from kbeval.aggregates import store_scored
+        from kbeval.scoring.aggregate import store_scored
 
         if not self._skip_bad:
             self.broken |= {row.run_id for row in scored.bad_rows}
@@ -114,8 +114,8 @@ class _Job:
             self.stored += len(healthy)
 
     @contextlib.contextmanager
-    def saying_how_far(self, due: Due) -> Iterator[None]:
-        """Whatever stops a large history in the middle: what was stored until then stays, and is said."""
+    def reporting_progress(self, due: Due) -> Iterator[None]:
+        """If scoring a large history stops halfway, what was stored so far stays stored, and is reported."""
         try:
             yield
         except BaseException:
@@ -123,14 +123,14 @@ class _Job:
                 rest = len(due.reasons) - self.stored
                 common.note(
                     f"stopped after the numbers of {counted(self.stored, 'run')} were stored in {self._database};"
-                    f" the next call goes on with the other {rest:,}"
+                    f" the next call continues with the remaining {rest:,}"
                 )
             raise
 
     def tell(self, due: Due | None) -> None:
-        """What was done, and why; with --all also what was left alone."""
+        """Report what was done and why; with --all also what was skipped."""
         from kbeval.errors import UsageError
-        from kbeval.rescoring import summary
+        from kbeval.scoring.incremental import summary
 
         if due is not None and not due.runs and not due.key_faults:
             msg = "the database holds no runs yet, so there is nothing to score"
@@ -148,13 +148,13 @@ class _Job:
         common.note(*summary(due, without=self.broken))
         if due.unchanged:
             nothing = "" if due.reasons else "nothing to do: "
-            rest = f"{counted(len(due.unchanged), 'run')} unchanged since scored (--force scores them again)"
+            rest = f"{counted(len(due.unchanged), 'run')} unchanged since scored (use --force to rescore them)"
             common.note(nothing + rest)
 
 
 def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions) -> None:
-    from kbeval.configs import config_of, imported_from
     from kbeval.render.scores import score_table
+    from kbeval.storage.run_config import config_of, imported_from
 
     if form == "json":
         common.print_json([_as_json(scored, run_id) for run_id in healthy])
@@ -183,7 +183,7 @@ def _as_json(scored: Scored, run_id: str) -> dict[str, Any]:
 
 def _tell(scored: Scored, broken: set[str]) -> None:
     from kbeval.errors import BadRowsError
-    from kbeval.runs import broken_runs
+    from kbeval.storage.runs import broken_runs
 
     common.note(*scored.notes)
     for warning in scored.warnings:
@@ -191,7 +191,7 @@ def _tell(scored: Scored, broken: set[str]) -> None:
     if scored.key_faults:
         common.fail(broken_runs(scored.key_faults, "not scored"))
     if broken:
-        advice = f"{counted(len(broken), 'run')} not scored; repair them, or use --skip-bad-rows:"
+        advice = f"{counted(len(broken), 'run')} not scored; repair the rows, or use --skip-bad-rows:"
         common.fail(BadRowsError([str(row) for row in scored.bad_rows], advice))
         return
     for warning in scored.bad_row_warning():

@@ -1,4 +1,4 @@
-"""`kbeval show`: one run's numbers, its worst queries, or one query whole."""
+"""`kbeval show`: the numbers of a run, its worst queries, or one query in full."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbeval.cli import common
-from kbeval.text import shown
+from kbeval.util.text import shown
 
 if TYPE_CHECKING:
-    from kbeval.inspecting import Hit, Label, QueryDetail
-    from kbeval.model import AggregateMetrics
-    from kbeval.runs import Run
-    from kbeval.scoring import ScoreOptions
+    from kbeval.explore.inspect import Hit, Label, QueryDetail
+    from kbeval.metrics.model import AggregateMetrics
+    from kbeval.scoring.scorer import ScoreOptions
+    from kbeval.storage.runs import Run
 
 
 @click.command("show")
 @click.argument("run")
-@click.option("--query", "query_id", metavar="ID", help="one query: its labels, hits, answer and scores")
-@click.option("--worst", type=click.IntRange(1, 1_000_000), metavar="N", help="the N queries that did worst")
+@click.option("--query", "query_id", metavar="ID", help="show one query: its labels, hits, answer and scores")
+@click.option("--worst", type=click.IntRange(1, 1_000_000), metavar="N", help="show the N worst queries")
 @click.option(
     "--metric",
     metavar="M",
-    help="on which metric, like hit_at_k.5  [default: mrr; support_mrr or answer_precision for imported runs]",
+    help="metric for --worst, e.g. hit_at_k.5  [default: mrr; support_mrr or answer_precision for imported runs]",
 )
 @common.db_option
 @common.suite_option
@@ -41,51 +41,52 @@ def show_command(
     worst: int | None,
     metric: str | None,
     form: str,
-    **flags: Any,  # noqa: ANN401
+    **_: Any,  # noqa: ANN401
 ) -> int:
     """Show one run, its worst queries, or one query.
 
-    --worst and --query say where the numbers come from.
+    --worst and --query show where the numbers come from.
     """
     if query_id is not None and worst is not None:
-        msg = "--query and --worst are two questions; ask one"
+        msg = "--query and --worst cannot be combined"
         raise click.UsageError(msg, click.get_current_context())
     if metric is not None and worst is None:
-        msg = "--metric goes with --worst N"
+        msg = "--metric requires --worst N"
         raise click.UsageError(msg, click.get_current_context())
-    from kbeval.runs import find_run
-    from kbeval.sources.opening import stored_runs
+    from kbeval.storage.runs import find_run
+    from kbeval.storage.source import one_snapshot, stored_runs
 
-    settings = common.Settings(**flags)
-    found = find_run(stored_runs(settings.db()), run, settings.db(), settings.get("suite"))
-    if query_id is not None:
-        _show_query(settings, found, query_id, form)
-    elif worst is not None:
-        _show_worst(settings, found, worst, metric or _headline(found), form)
-    else:
-        _show_numbers(settings, found, form)
+    settings = common.Settings()
+    with one_snapshot(settings.db(), settings.get("cache") or "auto"):
+        found = find_run(stored_runs(settings.db()), run, settings.db(), settings.get("suite"))
+        if query_id is not None:
+            _show_query(settings, found, query_id, form)
+        elif worst is not None:
+            _show_worst(settings, found, worst, metric or _headline(found), form)
+        else:
+            _show_numbers(settings, found, form)
     return 0
 
 
 def _headline(run: Run) -> str:
-    """The metric that a person asks about first, which depends on whose run it was."""
-    from kbeval.configs import config_of, imported_from
+    """The default metric, which depends on the system that the run is of."""
+    from kbeval.storage.run_config import config_of, imported_from
 
     return {"anchors": "support_mrr", "grounded": "answer_precision"}.get(imported_from(config_of(run)) or "", "mrr")
 
 
 def _options(settings: common.Settings, run: Run, progress: common.Progress) -> ScoreOptions:
-    """As the stored numbers were made, unless something else was said."""
+    """The settings of the stored numbers, unless overridden."""
     return replace(settings.score_options(run.scored_how(), on_step=progress.step), suite=None)
 
 
 def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:
-    from kbeval.aggregates import score_runs
     from kbeval.errors import UsageError
     from kbeval.render.scores import number_table
+    from kbeval.scoring.aggregate import score_runs
 
     aggregate = run.aggregate()
-    # Whoever names labels or definitions wants numbers made with them, not those of last time.
+    # If labels or definitions are given, the numbers must be computed with them, not taken from storage.
     if settings.given("golden", "extra_ks", "metrics_dir", *common.HOW) or (
         aggregate is None and settings.golden_if_any()
     ):
@@ -98,9 +99,9 @@ def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:
         if _is_stored(run, aggregate):
             common.note("computed now; the same numbers are stored")
         else:
-            common.note(f"computed now, not stored (kbeval score {shown(run.run_id)} does that)")
+            common.note(f"computed now, not stored (kbeval score {shown(run.run_id)}{settings.said_how()} stores them)")
     if aggregate is None:
-        msg = f"run {run.run_id} has not been scored yet: kbeval score {run.run_id} --golden FILE"
+        msg = f"run {run.run_id} has not been scored yet; run 'kbeval score {run.run_id} --golden FILE'"
         raise UsageError(msg)
     if form == "json":
         about = {"run_id": run.run_id, "suite": run.suite, "created_at": run.created_at}
@@ -115,11 +116,11 @@ def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:
 
 
 def _is_stored(run: Run, aggregate: AggregateMetrics) -> bool:
-    """Are the stored numbers these, made from the same rows and labels by the same definitions?"""
+    """Are these the stored numbers, computed from the same rows and labels by the same definitions?"""
     stored = run.aggregate()
     if stored is None:
         return False
-    # Which version of kbeval computed them makes no difference.
+    # The version of kbeval that computed them does not matter.
     a, b = (found.to_dict() | {"provenance": found.provenance | {"kbeval": None}} for found in (stored, aggregate))
     return a == b
 
@@ -132,11 +133,11 @@ def _tell_ledger(aggregate: AggregateMetrics) -> None:
         click.echo(shown(f"ledger: {counts}"))
     provenance = aggregate.provenance
     if provenance:
-        click.echo(shown("made by: " + ", ".join(f"{name} {value}" for name, value in provenance.items())))
+        click.echo(shown("provenance: " + ", ".join(f"{name} {value}" for name, value in provenance.items())))
 
 
 def _tell_abstention(found: Mapping[str, Any]) -> None:
-    """What was answered and what refused, as a table of two by two, and whether the evidence was there."""
+    """A 2×2 table of answered and refused queries, and whether the evidence was retrieved."""
     from kbeval.render.table import Column
 
     if not found:
@@ -146,11 +147,11 @@ def _tell_abstention(found: Mapping[str, Any]) -> None:
     rows = [
         ["answerable", found.get("answerable_answered"), found.get("answerable_refused")],
         [
-            f"  with the evidence in the top {found.get('k')}",
+            f"  with evidence in the top {found.get('k')}",
             found.get("answered_with_evidence"),
             found.get("refused_with_evidence"),
         ],
-        ["  without it", found.get("answered_without_evidence"), found.get("refused_without_evidence")],
+        ["  without evidence", found.get("answered_without_evidence"), found.get("refused_without_evidence")],
         ["not answerable", found.get("unanswerable_answered"), found.get("unanswerable_refused")],
     ]
     common.print_table(columns, rows, "table")
@@ -158,14 +159,17 @@ def _tell_abstention(found: Mapping[str, Any]) -> None:
 
 
 def _show_worst(settings: common.Settings, run: Run, count: int, metric: str, form: str) -> None:
-    from kbeval.inspecting import worst_queries
+    from kbeval.explore.inspect import worst_queries
+    from kbeval.metrics.names import ks_named
     from kbeval.render.table import Column
-    from kbeval.scoring import open_scoring
+    from kbeval.scoring.scorer import open_scoring
 
     with common.Progress() as progress:
         options = _options(settings, run, progress)
+        options = replace(options, extra_ks=(*options.extra_ks, *ks_named([metric])))
         with open_scoring(settings.db(), settings.golden(), [run.run_id], options) as scoring:
             column, found = worst_queries(scoring, metric, count)
+            way = scoring.matching.of_runs()[run.run_id]
     columns = [
         Column("query_id", "query", 24),
         Column(column.name, right=True),
@@ -174,13 +178,14 @@ def _show_worst(settings: common.Settings, run: Run, count: int, metric: str, fo
     ]
     common.print_table(columns, [[w.query_id, w.value, w.best_rank, w.query] for w in found], form)
     if not found:
-        common.note(f"{column.name} applies to no query of this run")
+        common.note(f"{column.name} does not apply to any query of this run")
+    common.note(f"hits are matched {'by document and span' if way == 'span' else 'by chunk id'}")
 
 
 def _show_query(settings: common.Settings, run: Run, query_id: str, form: str) -> None:
-    from kbeval.inspecting import query_detail
+    from kbeval.explore.inspect import query_detail
     from kbeval.render.table import Column
-    from kbeval.scoring import open_scoring
+    from kbeval.scoring.scorer import open_scoring
 
     with common.Progress() as progress:
         options = _options(settings, run, progress)
@@ -197,14 +202,14 @@ def _show_query(settings: common.Settings, run: Run, query_id: str, form: str) -
 
 
 def _marks(hit: Hit, golden: Mapping[str, Any]) -> str:
-    """By which labels a hit counts, or nearly does."""
+    """The labels that a hit matches, or nearly matches."""
     return ", ".join(_mark(label, golden) for label in hit.labels)
 
 
 def _mark(label: Label, golden: Mapping[str, Any]) -> str:
     name = label.label if label.kind in ("span", "support") else f"{label.kind} {label.label}"
     if label.kind == "support":
-        # As it stands in the golden file: supports are numbered from 0.
+        # As in the golden file: supports are numbered from 0.
         name = f"support {_label(golden['gold_supports'][int(label.label.split()[-1])])}"
     shares = ""
     if label.shared is not None and label.hit_size and label.label_size:
@@ -212,7 +217,7 @@ def _mark(label: Label, golden: Mapping[str, Any]) -> str:
     return f"{name}{shares}" if label.counts else f"not {name}{shares}"
 
 
-# How the positions of each kind of span are written: a word, and the names of its two ends.
+# How the positions of each kind of span are shown: the unit, and the fields of its two ends.
 _ENDS = {
     "line": ("lines", "start", "end"),
     "code": ("lines", "line_start", "line_end"),
@@ -223,7 +228,7 @@ _ENDS = {
 
 
 def _where(spans: Sequence[Mapping[str, Any]]) -> str | None:
-    """Where a hit stands, in short."""
+    """The location of a hit, in short."""
     return "; ".join(map(_span, spans)) or None
 
 
@@ -245,7 +250,7 @@ def _one_line(text: str | None) -> str | None:
 def _print_citations(citations: Any, real: Sequence[bool]) -> None:  # noqa: ANN401  (whatever the row holds)
     for citation, is_real in zip(citations if isinstance(citations, list) else [], real, strict=False):
         place = citation.get("citation") if isinstance(citation, dict) else citation
-        verdict = "leads to a chunk" if is_real else "leads nowhere"
+        verdict = "chunk found" if is_real else "chunk not found"
         click.echo(f"  {'citation':20} {shown(json.dumps(place or citation, ensure_ascii=False))}  ({verdict})")
 
 
@@ -271,7 +276,7 @@ def _print_query(detail: QueryDetail) -> None:
             text = ", ".join(map(_label, value)) if isinstance(value, list) else str(value).lower()
             click.echo(f"  {label.replace('_', ' '):20} {shown(text) or '(none)'}")
     if not detail.golden:
-        click.echo("  not in the golden file: it counts in totals only")
+        click.echo("  not in the golden file: it counts only in totals")
     if detail.error:
         click.echo(f"  {'error':20} {shown(detail.error)}")
     answer = detail.stored.get("answer")

@@ -1,4 +1,4 @@
-"""`kbeval sql`: any question about the runs, in SQL; with no question and at a terminal, a prompt."""
+"""`kbeval sql`: SQL queries over the runs; without a query and at a terminal, a prompt."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import click
 from kbeval.cli import common
 from kbeval.errors import UsageError
 from kbeval.render.rows import ENDINGS, ROW_FORMATS, write_rows
-from kbeval.text import counted, cut, shown
+from kbeval.util.text import counted, cut, shown
 
 if TYPE_CHECKING:
-    from kbeval.explore import Explorer
-    from kbeval.statements import Statement
+    from kbeval.engine.guard import Statement
+    from kbeval.explore.explorer import Explorer
 
-# About a screenful or two: at a terminal nobody reads more, and whoever wants more says so.
+# About a screenful or two: more is rarely read at a terminal, and can be requested.
 SCREEN_ROWS = 100
-LONGEST_QUERY = 10_000_000
-_WITHOUT_LABELS = "no golden file is named, so there are no labels: name it with --golden FILE"
+LONGEST_QUERY = 1_000_000
+_WITHOUT_LABELS = "no golden file given, so there are no labels; use --golden FILE"
 
 
 @click.command("sql")
@@ -32,12 +32,12 @@ _WITHOUT_LABELS = "no golden file is named, so there are no labels: name it with
 @common.db_option
 @common.golden_option
 @common.how_options
-@click.option("--format", "form", type=click.Choice(ROW_FORMATS), help="how to print the data  [default: table]")
-@click.option("-o", "--output", metavar="FILE", help="write to a file; its ending says the format")
+@click.option("--format", "form", type=click.Choice(ROW_FORMATS), help="output format  [default: table]")
+@click.option("-o", "--output", metavar="FILE", help="write to a file; its extension determines the format")
 @click.option(
     "--limit",
     type=click.IntRange(0),
-    help=f"rows to print at most, 0 for all  [default: {SCREEN_ROWS} at a terminal, else all]",
+    help=f"maximum number of rows, 0 for all  [default: {SCREEN_ROWS} at a terminal, else all]",
 )
 @common.metric_options
 @common.engine_options
@@ -47,31 +47,34 @@ def sql_command(
     form: str | None,
     output: str | None,
     limit: int | None,
-    **flags: Any,  # noqa: ANN401  (click's options)
+    **_: Any,  # noqa: ANN401  (click's options)
 ) -> int:
-    """Ask anything about the runs, in SQL.
+    """Query the runs in SQL.
 
-    'kbeval sql "SHOW TABLES"' lists what there is. QUERY is one statement or several; - reads them from standard input.
-    Without a query a prompt opens. Only what the query names is read. Nothing can be changed: no statement writes to
-    the database or to a file, and none reaches the network. The golden file is needed only for what is about labels.
+    'kbeval sql "SHOW TABLES"' lists the main tables, SHOW ALL TABLES all of them. QUERY is one or more statements; -
+    reads them from standard input. Without a query, a prompt opens. Only the data that the query refers to is read.
+    Queries are read-only: no statement writes to the database or to a file, and none accesses the network. The golden
+    file is needed only for tables that involve labels.
     """
-    from kbeval.explore import open_explorer
+    from kbeval.explore.explorer import open_explorer
 
-    settings = common.Settings(**flags)
+    settings = common.Settings()
     database, golden = settings.db(), settings.golden_if_any()
     if query is not None and source is not None:
-        msg = "give the query or a file with it (-f), not both"
+        msg = "pass either a query or -f FILE, not both"
         raise click.UsageError(msg, click.get_current_context())
-    target = Target.of(form, output, limit, never=settings.read_files())
+    never = [*settings.read_files(), *([source] if source not in (None, "-") else [])]
+    target = Target.of(form, output, limit, never)
     text = _text(query, source)
     steps = Steps()
     options = settings.score_options(on_step=steps.step)
     with open_explorer(database, golden, options) as explorer:
+        explorer.said_how = settings.said_how()
         if text is None:
             from kbeval.cli.prompt import Prompt
 
             if target.output is not None:
-                msg = "-o is for the answer to one query; give the query too"
+                msg = "-o requires a query"
                 raise click.UsageError(msg, click.get_current_context())
             return Prompt(explorer, target, steps).run()
         run_text(explorer, text, target, steps)
@@ -79,7 +82,7 @@ def sql_command(
 
 
 def _text(query: str | None, source: str | None) -> str | None:
-    """What is asked; None where a person is to be asked for it."""
+    """The text of the query; None if it is to be typed at the prompt."""
     if source is not None and source != "-":
         try:
             with Path(source).open(encoding="utf-8-sig") as file:
@@ -94,21 +97,21 @@ def _text(query: str | None, source: str | None) -> str | None:
     try:
         return _limited(sys.stdin, "standard input") if sys.stdin is not None else ""
     except UnicodeDecodeError as error:
-        msg = f"standard input is not text: {error}"
+        msg = f"standard input is not valid text: {error}"
         raise UsageError(msg) from error
 
 
 def _limited(file: TextIO, name: str) -> str:
-    """A device may have no end, and a file may be the wrong one."""
+    """Limit the size: a device may be endless, and a file may be the wrong one."""
     text = file.read(LONGEST_QUERY + 1)
     if len(text) > LONGEST_QUERY:
-        msg = f"{name} holds more than {LONGEST_QUERY:,} characters: that is no query"
+        msg = f"{name} contains more than {LONGEST_QUERY:,} characters, too many for a query"
         raise UsageError(msg)
     return text
 
 
 class Steps:
-    """Passes on what the engine is doing to whatever shows progress now."""
+    """Forwards the engine's steps to the active progress display, if any."""
 
     def __init__(self) -> None:
         self._progress: common.Progress | None = None
@@ -119,9 +122,9 @@ class Steps:
 
     @contextlib.contextmanager
     def shown(self) -> Iterator[None]:
-        """Show progress until the first rows are there."""
+        """Show progress until the first rows arrive."""
         with common.Progress() as progress:
-            progress.step("asking")
+            progress.step("running the query")
             self._progress = progress
             try:
                 yield
@@ -130,7 +133,7 @@ class Steps:
 
 
 class Target:
-    """Where an answer goes, in which format, and how much of it."""
+    """Where a result goes, in which format, and how many rows of it."""
 
     def __init__(self, form: str, output: Path | None, limit: int, never: Sequence[str] = ()) -> None:
         self.form = form
@@ -142,26 +145,26 @@ class Target:
 
     @classmethod
     def of(cls, form: str | None, output: str | None, limit: int | None, never: Sequence[str]) -> Target:
-        """What the options say, and what follows from them."""
+        """The target that the options describe."""
         if output is None:
             if form == "parquet":
-                msg = "Parquet is not for printing; name a file: -o FILE.parquet"
+                msg = "Parquet cannot be printed; write it to a file: -o FILE.parquet"
                 raise UsageError(msg)
             is_screen = sys.stdout is not None and sys.stdout.isatty()
             return cls(form or "table", None, limit if limit is not None else SCREEN_ROWS if is_screen else 0)
         path = Path(output)
         found = form or ENDINGS.get(path.suffix.lower())
         if found is None:
-            msg = f"the ending of {output} says no format; add --format, or use one of {', '.join(ENDINGS)}"
+            msg = f"cannot tell the format of {output}; use --format or one of the extensions {', '.join(ENDINGS)}"
             raise UsageError(msg)
         return cls(found, path, limit or 0, never)
 
     def write(self, explorer: Explorer, statement: Statement, steps: Steps) -> None:
-        """Ask, and write the answer."""
+        """Run a statement and write its result."""
         if self.output is None:
             self._print(explorer, statement, steps)
             return
-        from kbeval.files import whole_file
+        from kbeval.util.files import whole_file
 
         with whole_file(self.output, self._never) as file:
             if self.form == "parquet":
@@ -189,14 +192,14 @@ class Target:
                 answer = stack.enter_context(explorer.answering(statement))
                 first = next(answer.batches, None)
             batches = itertools.chain(() if first is None else (first,), answer.batches)
-            few = _Few(batches, self.limit)
+            few = _LimitedBatches(batches, self.limit)
             write_rows(answer.columns, few, self.form, write, paint)
         if few.is_cut:
-            common.note(f"the first {counted(self.limit, 'row')}; there are more: {self.for_all} shows all of them")
+            common.note(f"showing the first {counted(self.limit, 'row')}; use {self.for_all} to show all")
 
 
-class _Few:
-    """No more rows than asked for, and whether there were more."""
+class _LimitedBatches:
+    """At most `limit` rows, and whether there were more."""
 
     def __init__(self, batches: Iterator[list[tuple[Any, ...]]], limit: int) -> None:
         self._batches = batches
@@ -218,14 +221,14 @@ class _Few:
 
 
 def _write_parquet(explorer: Explorer, statement: Statement, file: Any, limit: int, steps: Steps) -> None:  # noqa: ANN401  (a file)
-    """Compressed, a batch at a time."""
+    """Write compressed Parquet, one batch at a time."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from kbeval.explore import unique
+    from kbeval.explore.explorer import unique
 
     if statement.lists_tables:
-        msg = "SHOW TABLES goes to every format but Parquet"
+        msg = "SHOW TABLES cannot be written as Parquet; use another format"
         raise UsageError(msg)
     with steps.shown(), explorer.arrow(statement) as reader:
         schema = reader.schema
@@ -241,19 +244,26 @@ def _write_parquet(explorer: Explorer, statement: Statement, file: Any, limit: i
                     part = batch if left is None else batch.slice(0, left)
                     writer.write_batch(pa.RecordBatch.from_arrays(part.columns, schema=schema))
                     left = None if left is None else left - part.num_rows
+        except MemoryError:
+            raise
         except (pa.ArrowException, NotImplementedError) as error:
-            msg = f"Parquet cannot hold this: {cut(str(error), 200)}; make it text: CAST(… AS VARCHAR)"
+            msg = f"Parquet cannot store this result: {cut(str(error), 200)}; convert it to text: CAST(… AS VARCHAR)"
             raise UsageError(msg) from error
 
 
 def run_text(explorer: Explorer, text: str, target: Target, steps: Steps) -> None:
-    """Answer every statement of a text."""
+    """Run every statement of a text."""
+    with explorer.within_memory():
+        _run_text(explorer, text, target, steps)
+
+
+def _run_text(explorer: Explorer, text: str, target: Target, steps: Steps) -> None:
     statements = explorer.statements(text)
     if not statements:
-        msg = "there is no statement to answer; try SHOW TABLES"
+        msg = "the query is empty; try SHOW TABLES"
         raise UsageError(msg)
     if len(statements) > 1 and (target.output is not None or target.form not in ("table", "md")):
-        msg = f"{len(statements)} statements make {len(statements)} answers; ask for one at a time in this format"
+        msg = f"this format takes one statement at a time (got {len(statements)})"
         raise UsageError(msg)
     if explorer.golden is None and not target.said_no_labels and any(map(explorer.needs_labels, statements)):
         target.said_no_labels = True
@@ -262,5 +272,7 @@ def run_text(explorer: Explorer, text: str, target: Target, steps: Steps) -> Non
         if number:
             click.echo()
         target.write(explorer, statement, steps)
+        if statement.lists_tables and not statement.lists_all:
+            common.note(f"SHOW ALL TABLES lists all {len(explorer.listed(every=True))}")
         for warning in explorer.take_warnings():
             common.warn(warning)

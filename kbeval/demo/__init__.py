@@ -1,18 +1,17 @@
-"""A small workspace to try kbeval on: documents, two chunkers, three runs of a real little search engine.
+"""A small workspace to try kbeval on: documents, two chunkers, three runs of a small but real search engine.
 
-It needs no network and no files, and comes out the same every time.
+It needs no network and no input files, and is the same every time.
 """
 
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from kbeval.database.connection import Database
 from kbeval.demo.content import DOCUMENTS, QUESTIONS, Question
 from kbeval.demo.retriever import (
     Chunk,
@@ -24,8 +23,9 @@ from kbeval.demo.retriever import (
     chunk_by_heading,
     chunk_by_lines,
 )
-from kbeval.errors import UsageError
-from kbeval.sqlfiles import read_sql
+from kbeval.errors import DatabaseError, UsageError
+from kbeval.storage.new_database import make_tables
+from kbeval.util.files import check_target, write_whole
 
 MARKER = ".kbeval-demo"
 DATABASE, GOLDEN, CONFIG = "kb.db", "golden.yaml", "kbeval.toml"
@@ -34,7 +34,7 @@ TOP_K = 10
 
 @dataclass(frozen=True)
 class DemoRun:
-    """How one of the demo's runs was made."""
+    """How one of the demo's runs is produced."""
 
     run_id: str
     created_at: str
@@ -47,11 +47,11 @@ class DemoRun:
 
 
 def make_demo(folder: Path) -> Path:
-    """Write the demo workspace and return its database. Refuses a folder that it did not make."""
+    """Write the demo workspace and return its database. Refuses a folder that it did not create."""
     _claim(folder)
     try:
         return _write(folder)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, DatabaseError) as error:
         msg = f"{folder} cannot be written: {getattr(error, 'strerror', None) or error}; is the disk full?"
         raise UsageError(msg) from error
 
@@ -61,44 +61,46 @@ def _write(folder: Path) -> Path:
     small = [chunk for document in documents for chunk in chunk_by_lines(document)]
     large = [chunk for document in documents for chunk in chunk_by_heading(document)]
     database = folder / DATABASE
-    with closing(sqlite3.connect(database)) as connection, connection:
-        connection.executescript(read_sql("schema.sql"))
-        _insert(connection, "documents", [(d.doc_id, d.path, _title(d), "en") for d in documents])
-        _insert(connection, "chunks", (_chunk_row(chunk) for chunk in (*small, *large)))
-        for run in _runs(small, large):
-            config = json.dumps(_config(run), ensure_ascii=False)
-            _insert(connection, "eval_runs", [(run.run_id, "nightly", config, "", run.commit, run.created_at)])
-            rows = ((run.run_id, q.id, json.dumps(_result(run, q), ensure_ascii=False)) for q in QUESTIONS)
-            _insert(connection, "eval_query_results", rows)
-    (folder / GOLDEN).write_text(_golden(small), encoding="utf-8")
-    (folder / CONFIG).write_text(f'db = "{DATABASE}"\ngolden = "{GOLDEN}"\n', encoding="utf-8")
+    with Database(database) as connection:
+        connection.open("rwc")
+        with connection.transaction():
+            make_tables(connection)
+            _insert(connection, "documents", [(d.doc_id, d.path, _title(d), "en") for d in documents])
+            _insert(connection, "chunks", [_chunk_row(chunk) for chunk in (*small, *large)])
+            for run in _runs(small, large):
+                config = json.dumps(_config(run), ensure_ascii=False)
+                _insert(connection, "eval_runs", [(run.run_id, "nightly", config, "", run.commit, run.created_at)])
+                rows = [(run.run_id, q.id, json.dumps(_result(run, q), ensure_ascii=False)) for q in QUESTIONS]
+                _insert(connection, "eval_query_results", rows)
+    write_whole(folder / GOLDEN, _golden(small))
+    write_whole(folder / CONFIG, f'db = "{DATABASE}"\ngolden = "{GOLDEN}"\n')
     return database
 
 
 def _claim(folder: Path) -> None:
-    """Make the folder ours, or say why it cannot be."""
+    """Claim the folder, or raise an error that says why that is impossible."""
+    check_target(folder)
     try:
         if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-            msg = f"{folder} is not a folder; name another one: kbeval demo DIR"
+            msg = f"{folder} is not a folder; choose another one: kbeval demo DIR"
             raise UsageError(msg)
         ours = (folder / MARKER).is_file() and not (folder / MARKER).is_symlink()
         if folder.is_dir() and any(folder.iterdir()) and not ours:
-            msg = f"{folder} exists and was not made by the demo; name another folder: kbeval demo DIR"
+            msg = f"{folder} exists and was not created by the demo; choose another folder: kbeval demo DIR"
             raise UsageError(msg)
         folder.mkdir(parents=True, exist_ok=True)
         for name in (MARKER, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", f"{DATABASE}-journal", GOLDEN, CONFIG):
             (folder / name).unlink(missing_ok=True)
-        # Opened anew, never followed: a link in the folder cannot lead the demo elsewhere.
+        # Created exclusively, so a link in the folder is never followed.
         with (folder / MARKER).open("x", encoding="utf-8") as marker:
-            marker.write("Made by 'kbeval demo', which may write it anew.\n")
+            marker.write("Created by 'kbeval demo', which may overwrite this folder.\n")
     except OSError as error:
-        msg = f"{folder} cannot be made: {error.strerror}; name another folder: kbeval demo DIR"
+        msg = f"{folder} cannot be created: {error.strerror}; choose another folder: kbeval demo DIR"
         raise UsageError(msg) from error
 
 
-def _insert(connection: sqlite3.Connection, table: str, rows: Any) -> None:  # noqa: ANN401  (tuples of one width)
-    for row in rows:
-        connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
+def _insert(connection: Database, table: str, rows: Sequence[tuple[Any, ...]]) -> None:
+    connection.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
 
 
 def _title(document: Document) -> str:
@@ -194,12 +196,11 @@ def _golden(chunks: Sequence[Chunk]) -> str:
     """The golden file as a person would write it."""
     documents = {path: f"d{number}" for number, path in enumerate(DOCUMENTS, start=1)}
     lines = [
-        "# Golden queries of the demo: questions, and where the answers are.",
-        "# Chunk ids are those of the chunker lines@1. Empty expected_doc_ids: the right answer is to refuse.",
-        "# In a file of your own, label by expected_spans first: they name the place of the answer in its document,",
-        "# which no chunker changes, like {doc_id: d1, kind: line, start: 4, end: 4}. Lines count from 1, and the last",
-        "# one belongs to the place; kind char counts Unicode code points and kind byte counts bytes of UTF-8, both",
-        "# from 0 and half-open.",
+        "# Golden queries of the demo: questions and the locations of their answers.",
+        "# Chunk ids are those of the chunker lines@1. Empty expected_doc_ids: the correct answer is a refusal.",
+        "# In your own file, prefer expected_spans: they locate the answer in its document, whatever the chunker is,",
+        "# e.g. {doc_id: d1, kind: line, start: 4, end: 4}. Lines are counted from 1, and the end is inclusive; kind",
+        "# char counts Unicode code points and kind byte counts UTF-8 bytes, both from 0 and with an exclusive end.",
         "",
     ]
     for question in QUESTIONS:

@@ -146,7 +146,7 @@ Give the request_id to support and they find the call in the log.
 
 @dataclass(frozen=True)
 class Question:
-    """A golden query of the demo. `line`: the words of the line that answers it; none: it should be refused."""
+    """A golden query of the demo. `line`: text of the line that answers it; None: it should be refused."""
 
     id: str
     text: str

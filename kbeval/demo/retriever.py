@@ -1,4 +1,4 @@
-"""A small but real search engine for the demo: two chunkers, two ways to rank, extractive answers."""
+"""A small but real search engine for the demo: two chunkers, two rankings, extractive answers."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ class Document:
 
 
 def chunk_by_lines(document: Document, size: int = 4) -> list[Chunk]:
-    """Cut every `size` lines, wherever that falls."""
+    """Split every `size` lines, regardless of the content."""
     count = len(document.text.splitlines())
     return _chunks(document, [(at, min(at + size, count)) for at in range(0, count, size)], "lines@1", "l1")
 
 
 def chunk_by_heading(document: Document) -> list[Chunk]:
-    """Cut before every heading."""
+    """Split before every heading."""
     lines = document.text.splitlines()
     starts = [number for number, line in enumerate(lines) if line.startswith("#")]
     return _chunks(document, list(zip(starts, [*starts[1:], len(lines)], strict=True)), "headings@2", "h2")
@@ -94,7 +94,7 @@ Ranking = Callable[[str], list[tuple[Chunk, float]]]
 
 
 def by_shared_words(chunks: Sequence[Chunk]) -> Ranking:
-    """How many words do the question and the chunk share? Crude, as a first version is."""
+    """Rank by the number of words that the question and the chunk share: deliberately crude, as a first version."""
     bags = {chunk.chunk_id: set(words(chunk.text)) for chunk in chunks}
 
     def rank(question: str) -> list[tuple[Chunk, float]]:
@@ -132,7 +132,7 @@ def _sorted(scores: Mapping[Chunk, float]) -> list[tuple[Chunk, float]]:
 
 
 def best_line(chunk: Chunk, question: str) -> str:
-    """The line of a chunk that shares most words with the question."""
+    """The line of a chunk that shares the most words with the question."""
     lines = [line for line in chunk.text.splitlines() if line and not line.startswith("#")] or [chunk.text]
     asked = set(words(question))
     return max(lines, key=lambda line: (len(asked & set(words(line))), -lines.index(line)))

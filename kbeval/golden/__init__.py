@@ -1,7 +1,7 @@
 """Golden queries: the questions with known good answers that runs are scored against.
 
-One loader, one model, whatever the file's format and spelling. `reading` turns bytes into entries with
-line numbers, `labels` checks entries and brings their spellings together. All faults are reported at once.
+One loader and one model for all file formats and field spellings. `reading` turns bytes into entries with line
+numbers, `labels` checks entries and normalizes their spellings. All faults are reported at once.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from kbeval.golden.reading import read_entries
 if TYPE_CHECKING:
     import polars as pl
 
-    from kbeval.engine import Loader, Session
+    from kbeval.engine.session import Loader, Session
 
-# What the scorer's relations read of an entry; see sql/facts/.
+# The fields of an entry that the scorer's relations read; see sql/stored/ and sql/labels/.
 STRUCTURE = json.dumps(
     {
         "id": "VARCHAR",
@@ -55,7 +55,7 @@ STRUCTURE = json.dumps(
 
 @dataclass
 class Golden:
-    """The entries of a golden file, in its order, with one spelling for each field."""
+    """The entries of a golden file, in file order, with normalized field names."""
 
     path: str
     entries: Sequence[Mapping[str, Any]]
@@ -65,7 +65,7 @@ class Golden:
 
     @functools.cached_property
     def hash(self) -> str:
-        """Changes when a label or a query changes, not with comments, order or format."""
+        """A hash that changes when a label or a query changes, not with comments, order or format."""
         text = json.dumps(sorted(self.entries, key=itemgetter("id")), sort_keys=True)
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -82,17 +82,17 @@ class Golden:
 
     @functools.cached_property
     def has_span_labels(self) -> bool:
-        """Does any entry say where the answer stands, and not which chunk it is?"""
+        """Does any entry give the location of the answer, but no chunk ids?"""
         return any(entry.get("expected_spans") and not entry.get("expected_chunk_ids") for entry in self.entries)
 
     def frame(self) -> pl.DataFrame:
-        """The entries as a Polars frame, one row a query."""
+        """The entries as a Polars frame, one row per query."""
         import polars as pl
 
         return pl.DataFrame(list(self.entries), infer_schema_length=None)
 
     def prepare(self) -> None:
-        """Do now what would be done later anyway, while there is time for it."""
+        """Compute in advance what is needed later anyway, while other work is waiting."""
         _ = self.hash, self._json_lines
 
     @functools.cached_property
@@ -100,11 +100,11 @@ class Golden:
         return "\n".join(map(json.dumps, self.entries))
 
     def packed(self) -> str:
-        """The entries as text that a database keeps; `unpacked` reads it."""
+        """The entries as text to be stored in a database; `unpacked` reads it."""
         return base64.b64encode(zlib.compress(self._json_lines.encode(), 9)).decode()
 
     def loader(self) -> Loader:
-        """How a session gets the entries."""
+        """How a session loads the entries."""
 
         def load(session: Session) -> None:
             session.execute(
@@ -116,7 +116,7 @@ class Golden:
         return load
 
     def text_loader(self) -> Loader:
-        """The entries as they are archived: `golden_texts`, of each its place, its id and its JSON."""
+        """The entries as they are archived: `golden_texts`, with the position, id and JSON of each."""
 
         def load(session: Session) -> None:
             session.execute(
@@ -129,7 +129,7 @@ class Golden:
 
 
 def unpacked(text: str, name: str) -> Golden:
-    """Labels that `Golden.packed` wrote. Raises ValueError where it is something else."""
+    """Labels that `Golden.packed` wrote. Raises ValueError if the text is something else."""
     try:
         lines = zlib.decompress(base64.b64decode(text, validate=True)).decode()
     except zlib.error as error:
@@ -138,7 +138,7 @@ def unpacked(text: str, name: str) -> Golden:
 
 
 def load_golden(path: str | os.PathLike[str], *, groups_must_agree: bool = True) -> Golden:
-    """Load a golden file: YAML or JSON (a list), or JSONL. Raises GoldenError with every fault in it."""
+    """Load a golden file: a list in YAML or JSON, or JSONL. Raises GoldenError with every fault in it."""
     with _no_garbage_collection():
         checked: Checked = check_entries(read_entries(Path(path)))
     disagreeing = group_faults(checked)
@@ -156,7 +156,7 @@ def load_golden(path: str | os.PathLike[str], *, groups_must_agree: bool = True)
 
 @contextlib.contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Loading makes many objects and no garbage; collecting in between makes it four times slower."""
+    """Turn garbage collection off: loading creates many objects but no garbage, and would be four times slower."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Checks golden entries and brings their three spellings to one."""
+"""Checks golden entries and normalizes the three spellings of their fields."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from kbeval.golden import scalars, spans
 from kbeval.golden.reading import Entry
 from kbeval.golden.scalars import Value, WrongError
-from kbeval.text import did_you_mean
+from kbeval.util.text import did_you_mean
 
 SPELLINGS = {"qid": "id", "question": "query", "gold_citations": "expected_chunk_ids"}
-# Read as the id where there is no other; next to one it is a field like any unknown one.
+# Read as the id if there is no other; otherwise it is treated like any unknown field.
 OTHER_ID = "q_id"
 _IDS = ("id", "qid", OTHER_ID)
-# How fields of the places in an entry are told from fields of the entry.
+# Distinguishes fields of the spans in an entry from fields of the entry.
 _OF_SPANS = "expected_spans."
 
 _MAX_WARNINGS = 20
@@ -34,7 +34,7 @@ def _grades(value: Value) -> dict[str, float]:
 
 
 def _heading(value: Value) -> str | list[str]:
-    """A heading path as text or a list; an empty one is the whole file."""
+    """A heading path as text or a list; an empty one means the whole file."""
     if isinstance(value, list):
         return scalars.texts_that_say_something(value)
     return "" if value is None else scalars.text_or_nothing(value) or ""
@@ -86,14 +86,14 @@ FIELDS: dict[str, Callable[[Value], Value]] = {
     "expected_doc_ids": scalars.texts,
     "expected_spans": spans.spans,
     "relevance": _grades,
-    # An empty string is in every answer, and in none that must not hold it: a fault, not a rule.
+    # Every answer contains the empty string, so as a rule it is a fault.
     "must_contain": scalars.texts,
     "forbidden": scalars.texts,
     "gold_claim_substr": scalars.texts,
     "gold_supports": _supports,
     "required_support_groups": _groups,
     "answerable": scalars.truth,
-    # Words about the query. Those that are empty are not given.
+    # Descriptions of the query. Blank ones count as not given.
     "lang": scalars.text_or_nothing,
     "difficulty": scalars.text_or_nothing,
     "category": scalars.text_or_nothing,
@@ -109,7 +109,7 @@ FIELDS: dict[str, Callable[[Value], Value]] = {
 
 @dataclass
 class Checked:
-    """What the checks made of a file."""
+    """The result of checking a file."""
 
     entries: list[dict[str, Value]] = field(default_factory=list)
     lines: dict[str, int] = field(default_factory=dict)
@@ -132,7 +132,7 @@ def check_entries(entries: Sequence[Entry]) -> Checked:
 
 
 def _hint(name: str) -> str:
-    """The nearest known name of a field, which may be one of a place."""
+    """The most similar known name of a field, which may be a field of a span."""
     if not name.startswith(_OF_SPANS):
         return did_you_mean(name, [*FIELDS, *SPELLINGS])
     own = name.removeprefix(_OF_SPANS)
@@ -148,7 +148,7 @@ def _check_entry(number: int, entry: Entry, checked: Checked, unknown: dict[str,
             texts += _group_numbers(values)
         if "id" in values:
             if values["id"] in checked.lines:
-                texts.append(f"id {values['id']!r} is used before, at line {checked.lines[values['id']]}")
+                texts.append(f"duplicate id {values['id']!r}, first used at line {checked.lines[values['id']]}")
             else:
                 checked.lines[values["id"]] = entry.line
                 checked.entries.append(values)
@@ -159,7 +159,7 @@ def _check_entry(number: int, entry: Entry, checked: Checked, unknown: dict[str,
 
 
 def _read_fields(entry: Entry, values: dict[str, Value], unknown: dict[str, list[int]]) -> list[str]:
-    """Bring the fields to their one spelling in `values`; returns what is wrong."""
+    """Store the fields under their normalized names in `values`; returns what is wrong."""
     faults: list[str] = []
     given: dict[str, str] = {}
     spellings = SPELLINGS if _has_id(entry.fields) else {**SPELLINGS, OTHER_ID: "id"}
@@ -197,13 +197,13 @@ def _group_numbers(values: dict[str, Value]) -> list[str]:
     supports = len(values.get("gold_supports", []))
     wrong = {number for group in values["required_support_groups"] for number in group if number >= supports}
     return [
-        f"required_support_groups points at support {number}, but there are {supports}, counted from 0"
+        f"required_support_groups refers to support {number}, but there are only {supports}, counted from 0"
         for number in sorted(wrong)
     ]
 
 
 def group_faults(checked: Checked) -> list[Fault]:
-    """Queries of one group are the same question in other words, so they expect the same documents."""
+    """Queries of one group are paraphrases of the same question, so they must expect the same documents."""
     faults: list[Fault] = []
     seen: dict[str, dict[str, Value]] = {}
     for entry in checked.entries:

@@ -1,7 +1,7 @@
-"""Golden files as entries with line numbers: YAML, JSON and JSONL, chosen by content where the name does not tell.
+"""Golden files as entries with line numbers: YAML, JSON and JSONL, detected by content if the name does not tell.
 
-Scalars stay text (`007`, `1e5` and `no` are ids like any other). What a reader would take for a number, a
-truth value or null is marked as `Plain`, so that the checks can tell `true` from `"true"`.
+Scalars stay text (`007`, `1e5` and `no` are valid ids). What a reader would interpret as a number, a truth value or
+null is marked as `Plain`, so that the checks can tell `true` from `"true"`.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from kbeval.errors import GoldenError
+from kbeval.util.strict_json import SPACE, NotStrictError, as_object, check_characters, finite, refuse_constant
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 class Plain(str):
-    """A scalar without quotes: a number, a truth value, or text that needs none."""
+    """A scalar without quotes: a number, a truth value, or text that needs no quotes."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One entry as written: its line, and its fields; or what is wrong with it as a whole."""
+    """One entry as written: its line and its fields, or what is wrong with it as a whole."""
 
     line: int
     fields: dict[str, Any]
@@ -35,7 +36,7 @@ class Entry:
 
 
 def read_entries(path: Path) -> list[Entry]:
-    """The entries of a file. Raises GoldenError where the file as a whole cannot be read."""
+    """The entries of a file. Raises GoldenError if the file as a whole cannot be read."""
     text = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_text(path)
     start = text.lstrip()[:1]
     if not start:
@@ -54,7 +55,7 @@ def read_entries(path: Path) -> list[Entry]:
     except RecursionError:
         raise GoldenError(str(path), ["the file is nested too deeply"]) from None
     if not entries:
-        raise GoldenError(str(path), ["there is no golden query in it"])
+        raise GoldenError(str(path), ["it contains no golden queries"])
     return entries
 
 
@@ -62,20 +63,20 @@ def _read_parquet(path: Path) -> str:
     """The labels of an archive, as JSON lines."""
     import duckdb
 
-    from kbeval.columnar.parts import reading
+    from kbeval.engine.quoting import parquet_scan
 
     _read_bytes(path)
     try:
         with duckdb.connect(":memory:") as reader:
-            sql = f"SELECT CAST(entry AS VARCHAR) FROM {reading([path])} ORDER BY place"
+            sql = f"SELECT CAST(entry AS VARCHAR) FROM {parquet_scan([path])} ORDER BY place"
             found = reader.execute(sql).fetchall()
     except duckdb.Error:
-        raise GoldenError(str(path), ["it holds no golden queries; name the one in an archive"]) from None
+        raise GoldenError(str(path), ["it contains no golden queries; use the golden file of an archive"]) from None
     return "\n".join(str(entry) for (entry,) in found)
 
 
 def _read_yaml(path: Path, text: str) -> list[Entry]:
-    from kbeval.golden.yaml_reading import read_yaml  # PyYAML is loaded for those who use it
+    from kbeval.golden.yaml_reading import read_yaml  # PyYAML is loaded only if needed
 
     return read_yaml(path, text)
 
@@ -107,21 +108,14 @@ def _read_bytes(path: Path) -> bytes:
 # --- JSON ---------------------------------------------------------------------------------------
 
 
-class RepeatedFieldError(ValueError):
-    """An entry that says one thing twice."""
+def _number(text: str) -> Plain:
+    finite(text)
+    return Plain(text)
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        msg = f"field {twice!r} is written twice"
-        raise RepeatedFieldError(msg)
-    return found
-
-
-_JSON = json.JSONDecoder(object_pairs_hook=_object, parse_int=Plain, parse_float=Plain, parse_constant=Plain)
+_JSON = json.JSONDecoder(
+    object_pairs_hook=as_object, parse_int=_number, parse_float=_number, parse_constant=refuse_constant
+)
 
 
 def _is_json(text: str) -> bool:
@@ -132,8 +126,8 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def as_entry(value: Any, line: int) -> Entry:  # noqa: ANN401  (whatever a file may hold)
-    """An entry, whatever stands where one should."""
+def as_entry(value: Any, line: int) -> Entry:  # noqa: ANN401  (any value in a file)
+    """An entry, or a fault if the value is not one."""
     if isinstance(value, dict):
         return Entry(line, value)
     return Entry(line, {}, "an entry must be a mapping of fields")
@@ -141,18 +135,20 @@ def as_entry(value: Any, line: int) -> Entry:  # noqa: ANN401  (whatever a file 
 
 def _read_jsonl(text: str) -> Iterator[Entry]:
     for number, line in enumerate(_LINE_END.split(text), start=1):
-        if not line.strip():
+        if not line.strip(SPACE):
             continue
         try:
-            yield as_entry(_JSON.decode(line), number)
-        except RepeatedFieldError as error:
+            found = _JSON.decode(line)
+            check_characters(line, found)
+            yield as_entry(found, number)
+        except NotStrictError as error:
             yield Entry(number, {}, str(error))
         except json.JSONDecodeError as error:
             yield Entry(number, {}, f"not valid JSON: {error.msg} at column {error.colno}")
 
 
 def _read_json_list(path: Path, text: str) -> list[Entry]:
-    """A JSON list, entry by entry, so that each knows its line."""
+    """A JSON list, parsed entry by entry to get the line of each."""
     entries: list[Entry] = []
     line, counted = 1, 0
     at = text.index("[") + 1
@@ -164,8 +160,10 @@ def _read_json_list(path: Path, text: str) -> list[Entry]:
             line += text.count("\n", counted, at)
             counted = at
             try:
-                value, at = _JSON.raw_decode(text, at)
-            except RepeatedFieldError as error:
+                begin = at
+                value, at = _JSON.raw_decode(text, begin)
+                check_characters(text[begin:at], value)
+            except NotStrictError as error:
                 raise GoldenError(str(path), [f"line {line}: {error}"]) from error
             entries.append(as_entry(value, line))
             at = _skip_space(text, at)

@@ -1,4 +1,4 @@
-"""The scalars of golden entries: text, numbers and truth values, and what is wrong with something else."""
+"""Checks the scalars of golden entries: text, numbers and truth values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Value = Any
 
 
 class WrongError(ValueError):
-    """A value that does not fit its field; each argument is one fault."""
+    """A value that is invalid for its field; each argument is one fault."""
 
 
 def text(value: Value) -> str:
@@ -26,23 +26,23 @@ def text(value: Value) -> str:
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
-            msg = "holds half a character (a lone surrogate)"
+            msg = "contains half a character (an unpaired surrogate)"
             raise WrongError(msg) from None
     return str(value)
 
 
 def is_blank(value: Value) -> bool:
-    """Text with nothing in it, which means: not given."""
+    """Is it blank text? That counts as not given."""
     return isinstance(value, str) and not value.strip()
 
 
 def text_or_nothing(value: Value) -> str | None:
-    """Text; None where it is empty."""
+    """Text; None if it is blank."""
     return None if is_blank(value) else text(value)
 
 
 def texts(value: Value) -> list[str]:
-    """A list of text in which nothing is empty."""
+    """A list of text without empty items."""
     if not isinstance(value, list):
         msg = "must be a list of text"
         raise WrongError(msg)
@@ -54,7 +54,7 @@ def texts(value: Value) -> list[str]:
 
 
 def texts_that_say_something(value: Value) -> list[str]:
-    """A list of text, without the empty ones."""
+    """A list of text; blank items are dropped."""
     return texts([item for item in value if not is_blank(item)] if isinstance(value, list) else value)
 
 
@@ -69,7 +69,7 @@ def truth(value: Value) -> bool:
 
 
 def number(value: Value) -> float:
-    """A number, and not text that looks like one."""
+    """A number; quoted text that looks like one is not accepted."""
     try:
         found = float(value) if isinstance(value, Plain) else math.nan
     except ValueError:

@@ -1,6 +1,6 @@
-"""Places that golden entries name: `{doc_id or path, kind, …}`, with the numbers that each kind of place has.
+"""Spans in golden entries: `{doc_id or path, kind, …}`, with the numbers that each kind of span has.
 
-A place that says nothing would be matched by its document alone, so every fault is found when the file is read.
+A span without a position would be matched by its document alone, so every fault is reported when the file is read.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kbeval.golden.scalars import Value, WrongError, is_blank, number, text
-from kbeval.text import did_you_mean
+from kbeval.util.text import did_you_mean
 
-# Larger than any file. Far beyond it, floats cannot tell one position from the next.
+# Larger than any file. Far beyond it, floats cannot distinguish adjacent positions.
 _MOST = 1e15
 _WHERE = ("doc_id", "path")
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """A kind of place: which numbers it has, and what holds for them."""
+    """A kind of span: which numbers it has, and the rules for them."""
 
     needs: tuple[str, ...] = ()
-    # Where it begins and where it ends. Where these are not needed, they are given both or not at all.
+    # The fields for its start and its end. If they are not required, both must be given or neither.
     ends: tuple[str, str] | None = None
     least: Mapping[str, float] | None = None
     above: Mapping[str, float] | None = None
-    # Does the end belong to the place? Otherwise it is the first position after it.
+    # Does the end belong to the span? Otherwise it is the first position after it.
     inclusive: bool = False
     whole: bool = True
 
@@ -36,7 +36,7 @@ class _Kind:
     def __str__(self) -> str:
         needs = ", ".join(self.needs)
         takes = [name for name in self.names if name not in self.needs]
-        return f"{needs}, and takes {' with '.join(takes)}" if takes else needs
+        return f"{needs}, and accepts {' with '.join(takes)}" if takes else needs
 
 
 def _between(start: str, end: str, least: float, *, inclusive: bool = False, whole: bool = True) -> _Kind:
@@ -57,7 +57,7 @@ NAMES = frozenset(("kind", *_WHERE, *(name for kind in KINDS.values() for name i
 
 
 def spans(value: Value) -> list[dict[str, Value]]:
-    """The places of an entry. Raises WrongError with every fault of every place."""
+    """The spans of an entry. Raises WrongError with every fault of every span."""
     if not isinstance(value, list) or not all(isinstance(span, dict) for span in value):
         msg = "must be a list of {doc_id or path, kind, start, end}"
         raise WrongError(msg)
@@ -68,7 +68,7 @@ def spans(value: Value) -> list[dict[str, Value]]:
 
 
 def unread_names(value: Value) -> Iterator[str]:
-    """The fields that say something and that no place of their kind has."""
+    """The fields with a value that a span of this kind does not have."""
     for span in value if isinstance(value, list) else ():
         kind = KINDS.get(str(span.get("kind"))) if isinstance(span, dict) else None
         if kind is not None:
@@ -77,7 +77,7 @@ def unread_names(value: Value) -> Iterator[str]:
 
 
 class _Checked:
-    """One place: its values in their one form, and what is wrong with it."""
+    """One span: its normalized values, and what is wrong with it."""
 
     def __init__(self, span: Mapping[str, Value]) -> None:
         self.values: dict[str, Value] = {}
@@ -90,7 +90,7 @@ class _Checked:
     def _check_document(self) -> None:
         given = [name for name in _WHERE if self._span.get(name) is not None and not is_blank(self._span[name])]
         if not given:
-            self.faults.append("names neither doc_id nor path")
+            self.faults.append("has neither doc_id nor path")
         for name in given:
             try:
                 self.values[name] = text(self._span[name])
@@ -101,10 +101,10 @@ class _Checked:
         name = self._span.get("kind")
         known = ", ".join(KINDS)
         if name is None or is_blank(name):
-            self.faults.append(f"has no kind; name one of {known}")
+            self.faults.append(f"has no kind; use one of {known}")
         elif not isinstance(name, str) or name not in KINDS:
-            hint = did_you_mean(str(name).lower(), KINDS) or f"; name one of {known}"
-            self.faults.append(f"there is no kind {name!s:.40}{hint}")
+            hint = did_you_mean(str(name).lower(), KINDS) or f"; use one of {known}"
+            self.faults.append(f"unknown kind {name!s:.40}{hint}")
         else:
             self.values["kind"] = str(name)
             return KINDS[name]
@@ -130,11 +130,11 @@ class _Checked:
         if abs(found) > _MOST:
             self.faults.append(f"{name} is {found:g}, which is too large")
         elif kind.whole and found != int(found):
-            self.faults.append(f"{name} is {found:g}, and must be a whole number")
+            self.faults.append(f"{name} is {found:g}, but must be an integer")
         elif least is not None and found < least:
-            self.faults.append(f"{name} is {found:.15g}, and must be at least {least:g}")
+            self.faults.append(f"{name} is {found:.15g}, but must be at least {least:g}")
         elif above is not None and found <= above:
-            self.faults.append(f"{name} is {found:g}, and must be above {above:g}")
+            self.faults.append(f"{name} is {found:g}, but must be above {above:g}")
         else:
             self.values[name] = found
 
@@ -143,4 +143,4 @@ class _Checked:
         if high < low:
             self.faults.append(f"{end} {high:.15g} is before {start} {low:.15g}")
         elif high == low and not inclusive:
-            self.faults.append(f"is empty: {start} and {end} are both {low:.15g}, and {end} is the first one after it")
+            self.faults.append(f"is empty: {start} and {end} are both {low:.15g}, and {end} is exclusive")

@@ -1,7 +1,7 @@
-"""Golden files in YAML, with the line of every entry, in about a second for ten thousand of them.
+"""Golden files in YAML, with the line of every entry; about a second for ten thousand entries.
 
-Values are built from the C parser's events, without recursion and without unfolding: events know their lines
-and whether a scalar was quoted, depth costs nothing, and a file whose anchors would unfold to millions of
+Values are built from the events of the C parser, without recursion and without expanding aliases: events have line
+numbers and tell whether a scalar was quoted, depth is no problem, and a file whose aliases would expand to millions of
 values is refused before they do.
 """
 
@@ -15,7 +15,7 @@ import yaml
 from kbeval.errors import GoldenError
 from kbeval.golden.reading import Entry, Plain, as_entry
 
-# Anchors may be used, but what they stand for must stay in proportion to what is written.
+# Aliases may be used, but the number of values after expansion must stay in proportion to the file.
 _MAX_UNFOLDED = 5_000_000
 _UNFOLDED_FACTOR = 10
 _MAX_DEPTH = 50
@@ -24,7 +24,7 @@ _MERGE = "<<"
 
 
 class _RefusedError(ValueError):
-    """The file as a whole cannot be taken."""
+    """The file as a whole cannot be accepted."""
 
 
 class _Open:
@@ -42,7 +42,7 @@ class _Open:
         self.merged: dict[str, Any] = {}
         self.fault: str | None = None
 
-    def add(self, value: Any) -> None:  # noqa: ANN401  (whatever a file may hold)
+    def add(self, value: Any) -> None:  # noqa: ANN401  (any value in a file)
         if self.is_list:
             self.items.append(value)
         elif self.key is None:
@@ -57,7 +57,7 @@ class _Open:
                 if isinstance(base, dict):
                     self.merged = {**base, **self.merged}
         elif key in self.items:
-            self.fault = f"field {key!r} is written twice"
+            self.fault = f"duplicate field {key!r}"
         else:
             self.items[key] = value
 
@@ -66,7 +66,7 @@ class _Open:
 
 
 def read_yaml(path: Path, text: str) -> list[Entry]:
-    """The entries of a YAML list. Raises GoldenError where the file as a whole cannot be read."""
+    """The entries of a YAML list. Raises GoldenError if the file as a whole cannot be read."""
     try:
         return _Reader().read(text)
     except _RefusedError as error:
@@ -103,7 +103,7 @@ class _Reader:
             elif isinstance(event, yaml.DocumentStartEvent):
                 self._documents += 1
                 if self._documents > 1:
-                    msg = f"line {_line(event)}: there is a second document (after ---); keep one list"
+                    msg = f"line {_line(event)}: the file contains a second document (after ---); keep only one list"
                     raise _RefusedError(msg)
         return self._entries
 
@@ -114,7 +114,7 @@ class _Reader:
             if value is not None:
                 raise _RefusedError(_not_a_list(event))
             return
-        # Keys are text even where a value would be null.
+        # A key is text even if the same scalar would be null as a value.
         top = self._stack[-1]
         if value is None and not top.is_list and top.key is None:
             value = str(event.value)
@@ -128,7 +128,7 @@ class _Reader:
         if not self._stack and not is_list:
             raise _RefusedError(_not_a_list(event))
         if len(self._stack) >= _MAX_DEPTH:
-            msg = f"line {_line(event)}: not valid YAML for this: it is nested too deeply"
+            msg = f"line {_line(event)}: the file is nested too deeply"
             raise _RefusedError(msg)
         self._stack.append(_Open(is_list=is_list, line=_line(event), anchor=event.anchor))
 
@@ -144,17 +144,17 @@ class _Reader:
     def _alias(self, event: yaml.AliasEvent) -> None:
         line = _line(event)
         if any(part.anchor == event.anchor for part in self._stack):
-            msg = f"line {line}: an anchor holds itself"
+            msg = f"line {line}: an anchor contains itself"
             raise _RefusedError(msg)
         if event.anchor not in self._anchors:
-            msg = f"line {line}: not valid YAML: nothing is called *{event.anchor}"
+            msg = f"line {line}: not valid YAML: the alias *{event.anchor} is not defined"
             raise _RefusedError(msg)
         value, size = self._anchors[event.anchor]
         self._written += 1
         self._unfolded += size
         self._add(value, size, line)
         if self._unfolded > min(_MAX_UNFOLDED, _UNFOLDED_FACTOR * self._written + 1000):
-            msg = f"line {line}: its anchors unfold to far more values than are written; write them out"
+            msg = f"line {line}: aliases expand to far more values than the file contains; write the values instead"
             raise _RefusedError(msg)
 
     def _add(self, value: Any, size: int, line: int, fault: str | None = None) -> None:  # noqa: ANN401
@@ -174,7 +174,7 @@ def _line(event: yaml.Event) -> int:
 
 
 def _value(event: yaml.ScalarEvent) -> str | None:
-    if event.style:  # quoted, or a block: text as it stands
+    if event.style:  # quoted, or a block: always text
         return event.value
     return None if event.value in _NULLS else Plain(event.value)
 

@@ -1,1 +1,1 @@
-"""Turns what kbeval found into text: `table` for eyes, `json` for programs, `csv` and `md` for pasting."""
+"""Turns results into text: `table` for terminals, `json` for programs, `csv` and `md` for pasting."""

@@ -1,22 +1,22 @@
-"""A comparison as text: the verdict first, then the numbers, then the queries that moved."""
+"""A comparison as text: the verdict first, then the numbers, then the queries that changed."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
 from kbeval import __version__
-from kbeval.comparison import FALLBACK, CompareReport, Comparison, Delta, QueryComparison
-from kbeval.metrics import NEITHER
-from kbeval.model import Number
-from kbeval.names import short_name
-from kbeval.overlap import SIDES
-from kbeval.render.table import Cell, Column, json_text, render
-from kbeval.stats import ALPHA, BETTER, MIXED, NO_DIFFERENCE, ROUGH, WORSE, Significance
-from kbeval.text import counted, markdown
+from kbeval.compare.overlap import SIDES
+from kbeval.compare.report import FALLBACK, CompareReport, Comparison, Delta, QueryComparison
+from kbeval.compare.stats import ALPHA, BETTER, MIXED, NO_DIFFERENCE, ROUGH, WORSE, Significance
+from kbeval.metrics.catalogue import NEITHER
+from kbeval.metrics.model import Number
+from kbeval.metrics.names import short_name
+from kbeval.render.table import Cell, Column, render
+from kbeval.util.text import counted, json_text, markdown
 
-# A report is for reading: of ten thousand wins the first hundred will do.
+# A report is for reading: of ten thousand wins, the first hundred are enough.
 MOST_ROWS = 100
-# By how much rounding alone may part a difference of two numbers from the mean of differences.
+# How far rounding alone can separate a difference of two numbers from the mean of the differences.
 _ROUNDED = 2e-4
 _ROUGHLY = "~"
 _DIFFERS, _OTHER_CHUNKS = "(differs?)", "(other chunks)"
@@ -25,7 +25,7 @@ Table = tuple[list[Column], list[list[Cell]]]
 
 
 def _tested_columns(*parts: Comparison) -> list[Column]:
-    """A number in both runs, and how far it can be believed; groups of queries where there are any."""
+    """A number in both runs and its significance; the number of groups if queries are grouped."""
     grouped = any(one.is_grouped for part in parts for one in part.significance.values())
     return [
         Column("metric"),
@@ -41,7 +41,7 @@ def _tested_columns(*parts: Comparison) -> list[Column]:
 
 
 def _tested_cells(one: Significance | None, columns: Sequence[Column]) -> list[Cell]:
-    """The cells of these columns from the interval on."""
+    """The cells of these columns, starting with the interval."""
     cells: dict[str, Cell] = {"interval": None, "n": None, "clusters": None, "p": None, "holds": ""}
     if one is not None:
         cells |= {"interval": _interval(one), "n": one.n, "clusters": one.clusters, "p": _p(one.p), "holds": _says(one)}
@@ -52,7 +52,7 @@ def _tested_cells(one: Significance | None, columns: Sequence[Column]) -> list[C
 
 
 def verdict_sentence(part: Comparison) -> str:
-    """What the comparison says, in one line."""
+    """The result of the comparison in one line."""
     verdict, tested = part.verdict, _tested(part)
     if verdict.metric is None or verdict.evidence is None:
         return f"{NO_DIFFERENCE}: {_why_nothing_decides(part)}"
@@ -67,7 +67,7 @@ def verdict_sentence(part: Comparison) -> str:
 
 
 def _tested(part: Comparison) -> int:
-    """How many numbers the correction is for: those that decide, and of several that changed alike one."""
+    """How many numbers the correction is for: those that decide; several that changed identically count once."""
     return sum(1 for one in part.significance.values() if one.decides and one.same_as is None)
 
 
@@ -75,27 +75,27 @@ def _why_nothing_decides(part: Comparison) -> str:
     if not part.significance:
         return "there is nothing to compare"
     if all(one.better == NEITHER for one in part.significance.values()):
-        return "more of what was tested is neither better nor worse"
-    return "what was tested counts chunks, which differ"
+        return "for the numbers tested, neither higher nor lower is better"
+    return "the numbers tested count chunks, which differ between the runs"
 
 
 def _what_would_show(name: str, one: Significance, tested: int) -> str:
     queries = _queries(one)
     if one.needed is None:
-        return f"with {tested:,} numbers tested no change in {name} can hold; name fewer with --only"
+        return f"with {tested:,} numbers tested, no change in {name} can be significant; test fewer with --only"
     if one.needed > one.clusters:
-        return f"{queries} {'is' if one.n == 1 else 'are'} too few to show any"
+        return f"{queries} {'is' if one.n == 1 else 'are'} too few to show a difference"
     if one.detectable is None:
         what = "groups" if one.is_grouped else "queries"
         return (
-            f"too few {what} changed to tell: {one.clusters_changed:,} of {one.clusters:,} did in {name}, at least"
-            f" {one.needed} of {one.clusters:,} would have to change in one direction"
+            f"too few {what} changed to tell: {one.clusters_changed:,} of {one.clusters:,} in {name}; at least"
+            f" {one.needed} would have to change in one direction"
         )
-    return f"with {queries} a change in {name} would show from about {one.detectable:.4f} on"
+    return f"with {queries}, a change in {name} is detectable from about {one.detectable:.4f}"
 
 
 def _queries(one: Significance) -> str:
-    """`100 queries in 20 groups`. A query without a group is one by itself."""
+    """`100 queries in 20 groups`. A query without a group is a group of its own."""
     queries = counted(one.n, "query", "queries")
     return f"{queries} in {counted(one.clusters, 'group')}" if one.is_grouped else queries
 
@@ -106,7 +106,7 @@ def _some(names: Sequence[str], most: int = 4) -> str:
 
 
 def matching_sentence(report: CompareReport) -> str:
-    """How hits were told right from wrong, and how many queries each way decided."""
+    """How hits were matched to labels, and how many queries were matched in each way."""
     version_a, version_b = (version or "unknown" for version in report.chunker_versions)
     found = report.matching
     ways = {
@@ -120,7 +120,11 @@ def matching_sentence(report: CompareReport) -> str:
     if found["none"]:
         parts.append(f"{found['none']:,} with nothing expected")
     chunkers = f"chunker {version_a} → {version_b}" if version_a != version_b else f"chunker {version_a}"
-    why = ", so chunk ids do not compare" if report.chunker_version_match == FALLBACK and version_a != version_b else ""
+    why = (
+        ", so chunk ids are not comparable"
+        if report.chunker_version_match == FALLBACK and version_a != version_b
+        else ""
+    )
     return f"{chunkers}{why}; queries matched: {', '.join(parts) or 'none'}{_overlap_rule(report)}"
 
 
@@ -132,34 +136,34 @@ def _overlap_rule(report: CompareReport) -> str:
 
 
 def counts_sentence(part: Comparison) -> str:
-    """How many queries won, lost, and so on."""
+    """How many queries are wins, draws, losses and regressions."""
     many = {"win": "wins", "draw": "draws", "loss": "losses", "regression": "regressions"}
     return ", ".join(counted(number, kind, many[kind]) for kind, number in part.counts.items())
 
 
 def legend(part: Comparison) -> str:
-    """What the words next to the numbers mean, and what a group of queries counts for."""
+    """What the words next to the numbers mean, and how a group of queries is counted."""
     every = part.significance.values()
     tested = counted(_tested(part), "number")
-    alike = " (numbers that changed alike count once)" if any(one.same_as for one in every) else ""
-    words = f"better, worse: holds after correcting for {tested} tested{alike}"
-    words += " · (better?), (worse?): p alone is below 0.05"
+    alike = " (numbers that changed identically count once)" if any(one.same_as for one in every) else ""
+    words = f"better, worse: significant after correcting for {tested} tested{alike}"
+    words += " · (better?), (worse?): p is below 0.05 only before the correction"
     if any(_says(one) == _DIFFERS for one in every):
-        words += f" · {_DIFFERS}: likewise, where neither more nor less is better"
+        words += f" · {_DIFFERS}: likewise, for numbers where neither higher nor lower is better"
     if any(_says(one) == _OTHER_CHUNKS for one in every):
-        words += f" · {_OTHER_CHUNKS}: counts chunks, so it does not decide between chunkers"
+        words += f" · {_OTHER_CHUNKS}: counts chunks, so it cannot compare chunkers"
     if any(map(_is_over_others, part.rows())):
-        words += " · intervals are over the queries that have a number in both runs, deltas over those of each"
+        words += " · intervals cover the queries that have a value in both runs, deltas those of each run"
     if any(one.is_rough and one.low is not None for one in every):
-        words += f" · {_ROUGHLY}: fewer than {ROUGH} queries or groups of queries, so the interval is rough"
+        words += f" · {_ROUGHLY}: fewer than {ROUGH} queries or groups, so the interval is approximate"
     if grouped := [one for one in every if one.is_grouped]:
         most = max(grouped, key=lambda one: one.n)
-        words += f" · {_queries(most)}: a group counts as one, so p is from flipping the signs of whole groups"
+        words += f" · {_queries(most)}: a group counts as one, so the permutation test flips the signs of whole groups"
     return words
 
 
 def _is_over_others(row: Delta) -> bool:
-    """Do the run's numbers rest on other queries than the test, so that they do not fit each other?"""
+    """Are the run's numbers based on other queries than the test, so that the two do not agree?"""
     one = row.significance
     return one is not None and row.exact_delta is not None and abs(row.exact_delta - one.mean_delta) > _ROUNDED
 
@@ -168,8 +172,9 @@ def _is_over_others(row: Delta) -> bool:
 
 
 def delta_table(part: Comparison, only: Collection[str] | None = None) -> Table:
-    """One row per number, with direction, interval and whether it holds. `only`: the numbers to show; without it,
-    those that either run has.
+    """One row per number, with direction, interval and significance.
+
+    `only`: the numbers to show; without it, those that either run has.
     """
     columns = _tested_columns(part)
     rows: list[list[Cell]] = []
@@ -201,7 +206,7 @@ def _p(value: float) -> str:
 
 
 def _says(one: Significance) -> str:
-    """What holds after correction; in brackets what would hold if it had been the only number to look at."""
+    """What is significant after correction; in brackets, what would be if this were the only number tested."""
     alone = bool(one.mean_delta) and one.p <= ALPHA
     if one.better == NEITHER:
         return _DIFFERS if alone else ""
@@ -229,7 +234,7 @@ def every_query_table(report: CompareReport) -> Table:
 
 
 def slice_table(report: CompareReport) -> Table:
-    """One row a slice: the headline number and the verdict."""
+    """One row per slice: the headline number and the verdict."""
     columns = [
         Column("slice", report.sliced_by),
         *_tested_columns(*report.slices.values()),
@@ -250,7 +255,7 @@ def slice_table(report: CompareReport) -> Table:
 
 
 def config_table(report: CompareReport) -> Table:
-    """Every key of the configurations that differs."""
+    """Every configuration key that differs."""
     columns = [Column("key", width=50), Column("a", "A", 50), Column("b", "B", 50)]
     return columns, [[one.key, _value(one.a), _value(one.b)] for one in report.config_diff]
 
@@ -260,7 +265,7 @@ def _value(value: object) -> Cell:
 
 
 def sections(report: CompareReport, most: int) -> Iterator[tuple[str, Table, int]]:
-    """The lists of queries that moved, the worst first: title, rows, and how many more there are."""
+    """The lists of queries that changed, the worst first: title, rows, and how many more there are."""
     if not most:
         return
     lists = {
@@ -279,7 +284,7 @@ def sections(report: CompareReport, most: int) -> Iterator[tuple[str, Table, int
 
 
 def render_report_md(report: CompareReport, most: int = MOST_ROWS) -> str:
-    """The report for people: the verdict, the numbers, then wins, losses and regressions."""
+    """The report as Markdown: the verdict, the numbers, then regressions, losses and wins."""
     parts = [
         f"# {markdown(report.run_a)} → {markdown(report.run_b)}",
         f"**{markdown(verdict_sentence(report.whole))}**",

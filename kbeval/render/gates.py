@@ -1,16 +1,16 @@
-"""What became of the gates: a table for eyes, JUnit XML and annotations for CI."""
+"""The results of gates: a table for people, JUnit XML and annotations for CI."""
 
 from __future__ import annotations
 
 from xml.sax.saxutils import escape, quoteattr
 
-from kbeval.gates import GateReport
+from kbeval.compare.gates import GateReport
 from kbeval.render.table import Cell, Column
-from kbeval.text import counted, shown
+from kbeval.util.text import counted, shown
 
 
 def gate_table(report: GateReport) -> tuple[list[Column], list[list[Cell]]]:
-    """One row a gate."""
+    """One row per gate."""
     columns = [Column("pass", ""), Column("gate", width=60), Column("value", right=True), Column("why", width=140)]
     return columns, [
         ["pass" if result.passed else "FAIL", str(result.gate), result.value, result.why] for result in report.results
@@ -18,7 +18,7 @@ def gate_table(report: GateReport) -> tuple[list[Column], list[list[Cell]]]:
 
 
 def gate_sentence(report: GateReport) -> str:
-    """The answer in one line."""
+    """The result in one line."""
     failed = sum(1 for result in report.results if not result.passed)
     against = f" against {report.baseline}" if report.baseline is not None else ""
     if failed:
@@ -27,7 +27,7 @@ def gate_sentence(report: GateReport) -> str:
 
 
 def junit(report: GateReport) -> str:
-    """JUnit XML, as CI systems read it: a test case a gate."""
+    """JUnit XML for CI systems: one test case per gate."""
     failed = sum(1 for result in report.results if not result.passed)
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
@@ -39,7 +39,7 @@ def junit(report: GateReport) -> str:
             lines.append(f"  {case}/>")
         else:
             failure = f"<failure message={_attribute(result.why)}"
-            # The message names the first few, the text all of them.
+            # The message lists the first few queries, the text all of them.
             queries = "\n".join(escape(shown(query)) for query in result.queries)
             failure += f">{queries}</failure>" if queries else "/>"
             lines += [f"  {case}>", f"    {failure}", "  </testcase>"]

@@ -1,15 +1,15 @@
-"""A history for eyes: the table, and a line of blocks for each series."""
+"""A history as text: the table, and one sparkline per series."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 
-from kbeval.configs import Difference
-from kbeval.history import History, Point, Series
-from kbeval.model import Number
-from kbeval.render.table import Cell, Column, for_eyes
-from kbeval.text import cut, cut_inside, display_width, shown
+from kbeval.explore.history import History, Point, Series
+from kbeval.metrics.model import Number
+from kbeval.render.table import Cell, Column, display_text
+from kbeval.storage.run_config import Difference
+from kbeval.util.text import cut, cut_inside, display_width, shown
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 GAP = " "
@@ -20,12 +20,12 @@ Table = tuple[list[Column], list[list[Cell]]]
 
 
 def history_table(history: History, *, for_programs: bool = False) -> Table:
-    """One row a run, series after series. For programs nothing is left out, and a change is a number."""
+    """One row per run, series after series. For programs nothing is left out, and a change is a number."""
     by_field = history.by is not None and history.by != "suite"
     columns = [
         *([Column("suite", width=24)] if for_programs or history.has_suites else []),
-        *([Column("group", shown(history.by or ""), 30, ends_matter=True)] if by_field else []),
-        Column("run_id", "run", 36, ends_matter=True),
+        *([Column("group", shown(history.by or ""), 30, ellipsis_in_middle=True)] if by_field else []),
+        Column("run_id", "run", 36, ellipsis_in_middle=True),
         Column("created_at", "created", 25),
         *([Column("commit_hash")] if for_programs else []),
     ]
@@ -52,14 +52,14 @@ def history_table(history: History, *, for_programs: bool = False) -> Table:
 
 
 def signed(value: Number) -> str | None:
-    """A change with its sign; 0 where there was none."""
+    """A change with its sign; 0 if there was none."""
     if value is None:
         return None
     return (f"{value:+.4f}" if isinstance(value, float) else f"{value:+,}") if value else "0"
 
 
 def changed(point: Point, most: int | None = _KEYS_SHOWN) -> str:
-    """What is different from the run before: first why numbers do not compare, then keys, old → new."""
+    """What differs from the previous run: first why numbers are not comparable, then keys, old → new."""
     some = point.config if most is None else point.config[:most]
     more = len(point.config) - len(some)
     parts = [*point.breaks, *(_difference(one) for one in some), *([f"{more} more"] if more else [])]
@@ -77,7 +77,7 @@ def _brief(value: object) -> str:
 
 
 def spark_line(values: Sequence[Number]) -> str:
-    """A block a value between the smallest and the largest; a gap where there is none, the middle where all are one."""
+    """One block per value, from the smallest to the largest; a gap for no value, the middle block if all are equal."""
     found = [value for value in values if value is not None]
     if not found:
         return GAP * len(values)
@@ -94,7 +94,7 @@ def spark_line(values: Sequence[Number]) -> str:
 
 
 def spark_lines(history: History, width: int) -> Iterator[str]:
-    """A line for each series and metric that fits into `width`; where runs do not, the last ones are drawn."""
+    """One line per series and metric, at most `width` wide; if not all runs fit, the last ones are drawn."""
     lines = [
         (_title(history, series, metric.short), series, metric)
         for series in history.series
@@ -103,13 +103,13 @@ def spark_lines(history: History, width: int) -> Iterator[str]:
     longest = max((display_width(title) for title, _, _ in lines), default=0)
     for title, series, metric in lines:
         summary = series.summary(metric.name)
-        numbers = "  ".join(f"{name} {for_eyes(value)}" for name, value in summary.items())
+        numbers = "  ".join(f"{name} {display_text(value)}" for name, value in summary.items())
         numbers += "  (lower is better)" if metric.higher_is_better is False else ""
-        room = max(8, width - longest - len(numbers) - 4)
+        free = max(8, width - longest - len(numbers) - 4)
         values = series.values(metric.name)
         drawn = spark_line(values)
-        if len(drawn) > room:
-            drawn = "…" + spark_line(values)[-(room - 1) :]
+        if len(drawn) > free:
+            drawn = "…" + spark_line(values)[-(free - 1) :]
         yield f"{title}{' ' * (longest - display_width(title))}  {drawn}  {numbers}"
 
 
@@ -119,7 +119,7 @@ def _title(history: History, series: Series, metric: str) -> str:
 
 
 def direction_note(history: History) -> str | None:
-    """Which numbers are better when they fall."""
+    """The metrics for which lower is better."""
     lower = [metric.short for metric in history.metrics if metric.higher_is_better is False]
     if not lower:
         return None

@@ -1,13 +1,13 @@
-"""One HTML page with a picture and its numbers: no scripts, nothing from elsewhere, all text from data escaped."""
+"""One HTML page with a plot and its numbers: no scripts, no external resources, all text from data escaped."""
 
 from __future__ import annotations
 
 import html
 
-from kbeval.history import History
+from kbeval.explore.history import History
 from kbeval.render.history import direction_note, history_table
-from kbeval.render.table import Cell, Column, for_eyes
-from kbeval.text import counted, shown
+from kbeval.render.table import Cell, Column, display_text
+from kbeval.util.text import counted, shown
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -40,7 +40,7 @@ td.number, th.number {{ text-align: right; font-variant-numeric: tabular-nums; }
 
 
 def history_page(history: History, svg: str) -> str:
-    """The page. `svg`: the picture as matplotlib wrote it, which goes in without its head."""
+    """The page. `svg`: the plot as written by matplotlib, embedded without its XML header."""
     runs = sum(len(series.points) for series in history.series)
     title = f"{', '.join(metric.short for metric in history.metrics)} over {counted(runs, 'run')}"
     direction = direction_note(history)
@@ -59,5 +59,5 @@ def _table(columns: list[Column], rows: list[list[Cell]]) -> str:
         return f"<tr>{''.join(f'<{tag}{kind}>{text}</{tag}>' for kind, text in zip(kinds, texts, strict=True))}</tr>"
 
     head = line("th", [_text(column.title) for column in columns])
-    body = [line("td", [html.escape(for_eyes(value)) for value in row]) for row in rows]
+    body = [line("td", [html.escape(display_text(value)) for value in row]) for row in rows]
     return "\n".join(["<table>", f"<thead>{head}</thead>", "<tbody>", *body, "</tbody>", "</table>"])

@@ -1,8 +1,8 @@
-"""A history as a picture: SVG, PNG, or one HTML page. The same history gives the same bytes.
+"""A history as a plot: SVG, PNG, or one HTML page. The same history gives the same bytes.
 
-matplotlib is an optional extra, imported when something is drawn. Text from data is drawn as it stands: nothing in it
-is a formula, and a character that the font does not have is a box. Runs stand evenly spaced, oldest first: by time, a
-night of experiments would be one blot and a quiet month an empty half.
+matplotlib is an optional extra, imported only for plotting. Text from data is drawn literally: nothing in it is a
+formula, and a character that the font lacks is drawn as a box. Runs are evenly spaced, oldest first: on a time axis, a
+night of experiments would be one blot and a quiet month half of the plot.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kbeval.errors import UsageError
-from kbeval.history import History, Point, Series
-from kbeval.history_names import Measured
+from kbeval.explore.history import History, Point, Series
+from kbeval.explore.history_names import Measured
 from kbeval.render.history import changed
-from kbeval.text import counted, cut, cut_inside, display_width, shown
+from kbeval.util.text import counted, cut, cut_inside, display_width, shown
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 ENDINGS = (".svg", ".png", ".html")
-# Okabe and Ito's colours, which colour-blind people can tell apart; the yellow is too pale for a line.
+# Okabe and Ito's colours, which colour-blind people can distinguish; the yellow is too pale for a line.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _LINES = ("-", "--", ":")
 MOST_SERIES = len(_COLOURS) * len(_LINES)
@@ -39,12 +39,12 @@ _INCHES_WIDE = 10.0
 _LEFT = 0.1
 _NOTE_HEIGHT = 0.2
 _LEGEND_COLUMNS = 4
-# In inches: what stands before a label, and a letter of one (some are wider, more are narrower).
+# In inches: the sample line before a label, and one character of a label (most are narrower).
 _LEGEND_LINE = 0.7
 _LEGEND_CHARACTER = 0.078
 _DPI = 120
 _STYLE: dict[str, Any] = {
-    # It comes with matplotlib, so every machine draws the same; what shows an SVG without it has another one.
+    # Shipped with matplotlib, so every machine draws the same; SVG viewers without it fall back to another font.
     "font.family": ["DejaVu Sans", "sans-serif"],
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 10,
@@ -65,16 +65,16 @@ _STYLE: dict[str, Any] = {
 
 
 def check_ending(path: str) -> str:
-    """How to draw it; raises UsageError where the ending says nothing that can be drawn."""
+    """The format of the plot, from the file extension; raises UsageError for any other extension."""
     ending = next((ending for ending in ENDINGS if path.lower().endswith(ending)), None)
     if ending is None:
-        msg = f"--plot {cut(path, 200)!r} can be an .svg, .png or .html file; name one"
+        msg = f"--plot {cut(path, 200)!r}: the extension must be .svg, .png or .html"
         raise UsageError(msg)
     return ending
 
 
 def draw(history: History, path: str) -> bytes:
-    """The picture that this file should hold."""
+    """The contents of the plot file."""
     ending = check_ending(path)
     if ending == ".html":
         from kbeval.render.page import history_page
@@ -86,35 +86,35 @@ def draw(history: History, path: str) -> bytes:
 def _drawn(history: History, form: str) -> bytes:
     if len(history.series) > MOST_SERIES:
         msg = (
-            f"{counted(len(history.series), 'series', 'series')} cannot be told apart in a picture, {MOST_SERIES} can;"
+            f"{counted(len(history.series), 'series', 'series')} are too many for one plot (maximum {MOST_SERIES});"
             " use --suite, --since or another --by"
         )
         raise UsageError(msg)
     if len(history.metrics) > MOST_METRICS:
-        msg = f"{len(history.metrics)} metrics do not fit into a picture; name at most {MOST_METRICS}"
+        msg = f"{len(history.metrics)} metrics are too many for one plot (maximum {MOST_METRICS})"
         raise UsageError(msg)
     with _quiet():
         try:
             import matplotlib as mpl
         except ImportError as error:
-            msg = "drawing needs matplotlib; install it with: pip install 'kbeval[plot]'"
+            msg = "plotting needs matplotlib; install it with: pip install 'kbeval[plot]'"
             raise UsageError(msg) from error
-        # Nobody's own settings change the picture.
+        # The user's matplotlib settings must not change the plot.
         style: Any = {**mpl.rcParamsDefault, "backend": "agg", **_STYLE}
         with mpl.rc_context(style):
             figure = _figure(history)
             out = io.BytesIO()
-            # Neither a date nor a version: the same history gives the same bytes.
-            unsaid: Mapping[str, Any] = (
+            # No date and no version: the same history gives the same bytes.
+            omitted: Mapping[str, Any] = (
                 {"Software": None} if form == "png" else dict.fromkeys(("Date", "Creator", "Format", "Type"))
             )
-            figure.savefig(out, format=form, dpi=_DPI, metadata=dict(unsaid))
+            figure.savefig(out, format=form, dpi=_DPI, metadata=dict(omitted))
     return out.getvalue()
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """What matplotlib has to say about fonts and folders is nothing that a user can act on."""
+    """Silence matplotlib's messages about fonts and folders: the user cannot act on them."""
     logger = logging.getLogger("matplotlib")
     level = logger.level
     logger.setLevel(logging.CRITICAL)
@@ -128,13 +128,13 @@ def _quiet() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Mark:
-    """A run from which on things were different, and what to say of it. No number: it is only marked."""
+    """A run from which on something differs, and a note about it. Without a number it is only marked."""
 
     place: int
     number: int | None
     text: str
     breaks: bool
-    # How far above the picture its number stands, so that numbers of neighbours do not overlap.
+    # How far above the plot its number is drawn, so that the numbers of neighbours do not overlap.
     level: int
 
 
@@ -148,7 +148,7 @@ def _figure(history: History) -> Figure:
     places = {point.run_id: place for place, point in enumerate(runs)}
     marks = _marks(history, places)
     notes = _notes(marks)
-    # All in inches, so that a picture of eight metrics has the same margins as one of one.
+    # All in inches, so that a plot of eight metrics has the same margins as a plot of one.
     panel = 3.2 if len(history.metrics) == 1 else 2.4
     levels = 0.12 * max((mark.level for mark in marks), default=0)
     between = 0.3 + levels
@@ -175,7 +175,7 @@ def _figure(history: History) -> Figure:
 
 
 def _safe(text: str, width: int = 40) -> str:
-    """Text from data: one line, not too long, and nothing that XML cannot hold."""
+    """Text from data: one line, not too long, and no characters that XML forbids."""
     return cut(shown(text), width).replace("\ufffe", "?").replace("\uffff", "?")
 
 
@@ -227,7 +227,7 @@ def _height(value: float | None) -> float:
 
 
 def _unbroken(series: Series, name: str) -> list[list[Point]]:
-    """Parts of a series whose numbers compare; no line leads from one to the next."""
+    """Parts of a series whose numbers are comparable; no line connects one part to the next."""
     parts: list[list[Point]] = [[]]
     for point in series.points:
         if not point.values[name].comparable and parts[-1]:
@@ -237,7 +237,7 @@ def _unbroken(series: Series, name: str) -> list[list[Point]]:
 
 
 def _y_range(axes: Axes, values: Sequence[float]) -> None:
-    """Shares are seen against 0 and 1 where they vary much, and close up, but not too close, where they do not."""
+    """Show shares from 0 to 1 if they vary much, and otherwise zoom in, but not too far."""
     from matplotlib.ticker import MaxNLocator
 
     if not values:
@@ -248,9 +248,9 @@ def _y_range(axes: Axes, values: Sequence[float]) -> None:
     if low >= 0 and high <= 1 and any(isinstance(value, float) for value in values):
         low, high = _share_range(low, high)
     else:
-        room = 0.08 * (high - low) or abs(high) * 0.1 or 1.0
-        low, high = (0.0 if 0 <= low <= room else low - room), high + room
-    # A little more, so that a point at the edge is whole.
+        margin = 0.08 * (high - low) or abs(high) * 0.1 or 1.0
+        low, high = (0.0 if 0 <= low <= margin else low - margin), high + margin
+    # A small margin, so that a point at the edge is drawn completely.
     edge = 0.04 * (high - low)
     low, high = low - edge, high + edge
     axes.set_ylim(low, high)
@@ -260,20 +260,20 @@ def _y_range(axes: Axes, values: Sequence[float]) -> None:
 
 
 def _share_range(low: float, high: float) -> tuple[float, float]:
-    """From 0 to 1 where shares vary much; else around them, a tenth at least, and never beyond what a share can be."""
+    """From 0 to 1 if shares vary much; otherwise around them, at least 0.1 wide, and always within 0 and 1."""
     if high - low > 0.4:
         return 0.0, 1.0
-    room = max(0.05 * (high - low), (0.1 - (high - low)) / 2)
-    low, high = low - room, high + room
+    margin = max(0.05 * (high - low), (0.1 - (high - low)) / 2)
+    low, high = low - margin, high + margin
     low, high = (0.0, high - low) if low < 0 else (low, high)
     return (low - (high - 1), 1.0) if high > 1 else (low, high)
 
 
 def _dates(axes: Axes, runs: Sequence[Point]) -> None:
-    """A date under every run, or under every second, third, … where there are many."""
+    """A date under every run, or under every second, third, … if there are many."""
     chosen = range(0, len(runs), max(1, -(-len(runs) // _MOST_DATES)))
     days = [point.moment.strftime("%Y-%m-%d") if point.moment else None for point in runs]
-    # Where a day has several runs among those chosen, the hour is needed.
+    # If several of the chosen runs are from one day, the time is needed too.
     seen = [days[place] for place in chosen if days[place]]
     finer = "%Y-%m-%d\n%H:%M" if len(set(seen)) < len(seen) else "%Y-%m-%d"
     labels = []
@@ -285,7 +285,7 @@ def _dates(axes: Axes, runs: Sequence[Point]) -> None:
 
 
 def _legend_columns(labels: Sequence[str]) -> int:
-    """As many as fit beside each other."""
+    """As many as fit next to each other."""
     widest = _LEGEND_LINE + _LEGEND_CHARACTER * max(map(display_width, labels), default=0)
     return max(1, min(_LEGEND_COLUMNS, len(labels), int(_INCHES_WIDE * (0.98 - _LEFT) / widest)))
 
@@ -301,7 +301,7 @@ def _legend(figure: Figure, labels: Sequence[str], axes: Axes, top: float, colum
         frameon=False,
         fontsize=9,
     )
-    # Given afterwards: matplotlib would leave out a label that begins with _.
+    # Set afterwards: matplotlib omits labels that begin with _.
     for text, label in zip(legend.get_texts(), labels, strict=True):
         text.set_text(label)
 
@@ -318,7 +318,7 @@ def _marks(history: History, places: Mapping[str, int]) -> list[_Mark]:
     )
     marks: list[_Mark] = []
     for count, (place, series, point) in enumerate(found, start=1):
-        # The last ones are what people ask about.
+        # The latest changes are the most relevant.
         number = count - max(0, len(found) - _MOST_NOTES)
         whose = f"{cut_inside(history.label(series), 28)}: " if len(history.series) > 1 else ""
         text = f"{cut(point.run_id, 36)}: {whose}{changed(point, 2)}"
@@ -329,13 +329,13 @@ def _marks(history: History, places: Mapping[str, int]) -> list[_Mark]:
 
 
 def _notes(marks: Sequence[_Mark]) -> list[str]:
-    """What changed, one line a mark, as many as can be read, and what the lines mean."""
+    """What changed, one line per mark, as many as are readable, and what the lines mean."""
     if not marks:
         return []
     found = [_safe(f"{mark.number}  {mark.text}", 120) for mark in marks if mark.number is not None]
     more = len(marks) - len(found)
     says = ["dotted line: the configuration changed"] if any(not mark.breaks for mark in marks) else []
-    says += ["solid line: numbers before and after do not compare"] if any(mark.breaks for mark in marks) else []
-    unsaid = "not drawn" if len(marks) > _MOST_LINES else "without a number"
-    earlier = [f"{counted(more, 'earlier change')} {unsaid}"] if more else []
+    says += ["solid line: numbers before and after are not comparable"] if any(mark.breaks for mark in marks) else []
+    unlisted = "not drawn" if len(marks) > _MOST_LINES else "without a number"
+    earlier = [f"{counted(more, 'earlier change')} {unlisted}"] if more else []
     return ["; ".join([*says, *earlier]), *found]

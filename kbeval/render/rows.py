@@ -1,7 +1,7 @@
-"""Rows of any query in any format, written a batch at a time: memory does not grow with the answer.
+"""Rows of any query in any format, written batch by batch: memory does not grow with the result.
 
-What a query gives may be anything: times, decimals, lists, structures, numbers beyond all bounds. Here each becomes a
-value that every format can show. Text is made safe by `kbeval.render.table`, as everywhere.
+A query may return anything: times, decimals, lists, structures, non-finite numbers. Here each becomes a value that
+every format can represent. Text is escaped by `kbeval.render.table`, as everywhere.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from kbeval.render.table import FORMATS, Cell, Column, Paint, json_text, render
-from kbeval.text import json_shown, shown
+from kbeval.render.table import FORMATS, Cell, Column, Paint, render
+from kbeval.util.text import json_shown, json_text, shown
 
 Rows = Iterable[Sequence[Sequence[Any]]]
 Write = Callable[[str], None]
 
 ROW_FORMATS = (*FORMATS, "jsonl", "parquet")
-# The ending of a file says its format.
+# The extension of a file determines its format.
 ENDINGS = {
     ".txt": "table",
     ".json": "json",
@@ -33,12 +33,12 @@ ENDINGS = {
 }
 
 
-# Made once: this is asked for every value of every row.
+# Created once: it is used for every value of every row.
 _PLAIN = (str, int, decimal.Decimal)
 
 
 def write_rows(columns: Sequence[str], batches: Rows, form: str, write: Write, paint: Paint | None = None) -> None:
-    """Write an answer in one of ROW_FORMATS, but for Parquet."""
+    """Write a result in one of ROW_FORMATS, except Parquet."""
     if form == "json":
         _write_json(columns, batches, write)
     elif form == "jsonl":
@@ -55,7 +55,7 @@ def write_rows(columns: Sequence[str], batches: Rows, form: str, write: Write, p
 
 
 def _write_json(columns: Sequence[str], batches: Rows, write: Write) -> None:
-    """The same text that the whole list would give."""
+    """The same text as for the whole list at once."""
     before = "[\n  "
     for batch in batches:
         for row in batch:
@@ -71,14 +71,14 @@ def _json_line(columns: Sequence[str], row: Sequence[Any]) -> str:
 
 
 def _write_table(columns: Sequence[str], batches: Rows, form: str, write: Write, paint: Paint | None) -> None:
-    """Every batch is a table by itself, and only the first one keeps its head."""
+    """Every batch is rendered as a table, and only the first one keeps its header."""
     heads: list[Column] | None = None
     for batch in batches:
         is_first = heads is None
         heads = heads or _columns(columns, batch, form)
         text = render(heads, [[cell(value, form) for value in row] for row in batch], form, paint)
         if not is_first:
-            # The head of an aligned table is as wide as its rows, and always one line.
+            # The header of an aligned table is as wide as its rows, and always one line.
             text = text.partition("\n")[2] if form == "table" else text[len(render(heads, [], form)) + 1 :]
         write(text + "\n")
     if heads is None:
@@ -86,7 +86,7 @@ def _write_table(columns: Sequence[str], batches: Rows, form: str, write: Write,
 
 
 def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]], form: str) -> list[Column]:
-    """Numbers stand on the right; few columns may be wide."""
+    """Numbers are right-aligned; if there are few columns, they may be wide."""
     width = 200 if len(names) == 1 else 80 if len(names) < 4 else 40
     found = []
     for place, name in enumerate(names):
@@ -98,7 +98,7 @@ def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]], form: str) -> 
     return found
 
 
-def cell(value: Any, form: str) -> Cell:  # noqa: ANN401  (whatever a query gives)
+def cell(value: Any, form: str) -> Cell:  # noqa: ANN401  (whatever a query returns)
     """A value for a table or CSV: lists and structures as JSON, times as text."""
     if value is None or isinstance(value, _PLAIN):
         return value
@@ -110,18 +110,18 @@ def cell(value: Any, form: str) -> Cell:  # noqa: ANN401  (whatever a query give
 
 
 def _float_cell(value: float, form: str) -> Cell:
-    """Four decimals are for scores; what they would hide is written out."""
+    """Four decimals suit scores; smaller and larger numbers are written out."""
     if form == "csv" or value == 0 or not math.isfinite(value):
         return value
     return value if 0.0001 <= abs(value) < 1e15 else f"{value:g}"
 
 
-def jsonable(value: Any) -> Any:  # noqa: ANN401  (whatever a query gives)
-    """A value as JSON can hold it."""
+def jsonable(value: Any) -> Any:  # noqa: ANN401  (whatever a query returns)
+    """A value that JSON can represent."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        # JSON has no word for what is no number.
+        # JSON cannot represent NaN and infinity.
         return value if math.isfinite(value) else None
     if isinstance(value, decimal.Decimal):
         return _number(value)
@@ -133,7 +133,7 @@ def jsonable(value: Any) -> Any:  # noqa: ANN401  (whatever a query gives)
 
 
 def _number(value: decimal.Decimal) -> float | int | str:
-    """A number where that is exact, else its digits as text."""
+    """A number if that is exact, otherwise its digits as text."""
     if not value.is_finite():
         return str(value)
     if value == value.to_integral_value():

@@ -1,16 +1,16 @@
-"""Aggregates as tables: a few headline numbers for eyes, every number for programs."""
+"""Aggregates as tables: a few headline numbers for people, every number for programs."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from kbeval.model import AggregateMetrics
-from kbeval.names import Name, short_name
-from kbeval.provenance import matched_by
+from kbeval.metrics.model import AggregateMetrics
+from kbeval.metrics.names import Name, short_name
 from kbeval.render.table import Cell, Column
+from kbeval.scoring.provenance import matched_by
 
-# What a person looks at first: how much was scored, and then what a run of this system is about. None: a knowledge
-# base's own.
+# The most important numbers: how much was scored, then the headline metrics of the system that a run is of. None: a
+# knowledge base's own runs.
 COUNTS = ("total_queries", "failed_queries")
 HEADLINES = {
     None: (
@@ -40,7 +40,7 @@ HEADLINES = {
         "citation_recall_at_k.5",
     ),
 }
-# Where there is room for two.
+# Where there is space for only two.
 FIRST_HEADLINES = {
     None: ("hit_at_k.5", "mrr"),
     "anchors": ("support_recall_any_at_k.5", "support_mrr"),
@@ -60,7 +60,7 @@ def score_table(
 ) -> tuple[list[Column], list[list[Cell]]]:
     """One row per run (and slice).
 
-    `own`: numbers of the user's metrics and k values, shown to eyes too. `systems`: those that the runs are of.
+    `own`: numbers of the user's metrics and k values, also shown in tables. `systems`: those that the runs are of.
     """
     every = list(dict.fromkeys(name for _, _, aggregate in scored for name in aggregate.numbers()))
     names = sorted(every, key=lambda name: name not in COUNTS)
@@ -81,7 +81,7 @@ def score_table(
 
 
 def _place(name: str) -> int:
-    """Where a number stands: counts first, a metric's values of k side by side, what is the user's own last."""
+    """The position of a number: counts first, a metric's values of k side by side, the user's own metrics last."""
     metric = Name.parse(name).metric
     return _IN_ORDER.index(metric) if metric in _IN_ORDER else len(_IN_ORDER)
 
@@ -97,7 +97,7 @@ def number_table(aggregate: AggregateMetrics) -> tuple[list[Column], list[list[C
     rows: list[list[Cell]] = []
     for name, value in aggregate.numbers().items():
         if isinstance(value, dict | list | str):
-            continue  # what a newer version wrote
+            continue  # written by a newer version
         counts = aggregate.counts(name)
         rows.append([name, value, counts.get("scored"), counts.get("not_applicable")])
     return columns, rows

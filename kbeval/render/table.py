@@ -1,18 +1,14 @@
-"""One table, four formats. Cells are values; each format shows them in its own safe way."""
+"""One table, four formats. Cells are values; each format escapes them in its own way."""
 
 from __future__ import annotations
 
 import csv
 import io
-import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import date, time
 from decimal import Decimal
-from typing import Any
 
-from kbeval.text import csv_cell, cut, cut_inside, display_width, json_shown, markdown, shown
+from kbeval.util.text import csv_cell, cut, cut_inside, display_width, json_text, markdown, shown
 
 FORMATS = ("table", "json", "csv", "md")
 Cell = str | float | int | bool | Decimal | None
@@ -21,16 +17,16 @@ Paint = Callable[[str, str], str]
 
 @dataclass(frozen=True)
 class Column:
-    """A column's name, how its head is shown to eyes, how wide text may get there, and on which side it stands.
+    """The name of a column, its header for people, its maximum width, and whether it is right-aligned.
 
-    `ends_matter`: what is too long is cut in the middle.
+    `ellipsis_in_middle`: text that is too long is cut in the middle.
     """
 
     name: str
     head: str | None = None
     width: int = 40
     right: bool = False
-    ends_matter: bool = False
+    ellipsis_in_middle: bool = False
 
     @property
     def title(self) -> str:
@@ -38,7 +34,7 @@ class Column:
 
 
 def render(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], form: str, paint: Paint | None = None) -> str:
-    """The table in one of FORMATS, without a newline at the end."""
+    """The table in one of FORMATS, without a trailing newline."""
     if form == "json":
         names = [column.name for column in columns]
         return json_text([dict(zip(names, row, strict=True)) for row in rows])
@@ -49,23 +45,7 @@ def render(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], form: str,
     return _aligned(columns, rows, paint or (lambda text, _: text))
 
 
-def json_text(value: Any) -> str:  # noqa: ANN401  (anything that JSON can hold)
-    """JSON for programs that people also read. What it cannot say (NaN, a date, half a character) does not stop it."""
-    return json_shown(json.dumps(_sayable(value), ensure_ascii=False, indent=2, allow_nan=False))
-
-
-def _sayable(value: Any) -> Any:  # noqa: ANN401
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _sayable(inner) for key, inner in value.items()}
-    # TOML has dates and times.
-    if isinstance(value, date | time):
-        return value.isoformat()
-    return [_sayable(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-
-def for_eyes(value: Cell) -> str:
+def display_text(value: Cell) -> str:
     """A cell at a terminal: four decimals, a dash for no value."""
     if value is None:
         return "–"
@@ -86,7 +66,7 @@ def _for_programs(value: Cell) -> str:
 
 def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], paint: Paint) -> str:
     cells = [
-        [(cut_inside if column.ends_matter else cut)(for_eyes(value), column.width) for column, value in one]
+        [(cut_inside if column.ellipsis_in_middle else cut)(display_text(value), column.width) for column, value in one]
         for one in (zip(columns, row, strict=True) for row in rows)
     ]
     widths = [
@@ -122,6 +102,6 @@ def _markdown(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> str:
 
     rule = ["---:" if column.right else "---" for column in columns]
     body = [
-        line([markdown(v) if isinstance(v, str) else "" if v is None else for_eyes(v) for v in row]) for row in rows
+        line([markdown(v) if isinstance(v, str) else "" if v is None else display_text(v) for v in row]) for row in rows
     ]
     return "\n".join([line([markdown(column.title) for column in columns]), line(rule), *body])

@@ -27,7 +27,7 @@ LEFT JOIN (SELECT DISTINCT chunk_id FROM chunks) AS c ON c.chunk_id = e.chunk_id
 LEFT JOIN kept AS k ON k.chunk_id = e.chunk_id
 LEFT JOIN seen AS s ON s.chunk_id = e.chunk_id
 LEFT JOIN (
-    SELECT chunk_id FROM placed_chunks
+    SELECT chunk_id FROM label_places WHERE spans_text IS NOT NULL
     UNION
     SELECT chunk_id FROM sighted_chunks WHERE spans_text IS NOT NULL
 ) AS p ON p.chunk_id = e.chunk_id

@@ -1,4 +1,4 @@
--- malformed_spans: hits with source_spans of which at least one is no place; it says nothing about where the hit stands.
+-- malformed_spans: hits with source_spans of which at least one is not a valid position; it says nothing about where the hit is.
 -- columns: run_id, query_id, position
 -- kind: view
 SELECT r.run_id, r.query_id, c.position

@@ -6,7 +6,7 @@ WITH samples AS (
     SELECT
         CAST(run_id AS VARCHAR)   AS run_id,
         CAST(query_id AS VARCHAR) AS query_id,
-        CASE WHEN json_valid(CAST(result_json AS VARCHAR)) THEN CAST(result_json AS VARCHAR) END AS row_json
+        CASE WHEN is_strict_json(CAST(result_json AS VARCHAR)) THEN CAST(result_json AS VARCHAR) END AS row_json
     FROM stored_samples
 ),
 

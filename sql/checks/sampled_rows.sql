@@ -10,7 +10,7 @@ FROM (
         CASE
             WHEN r.n_hits = 0                  THEN 'no hits'
             WHEN i.result_no IS NOT NULL       THEN 'hits without ids'
-            WHEN r.has_answer AND r.is_empty   THEN 'empty answer'
+            WHEN r.has_answer AND r.is_empty THEN 'empty answer'
             ELSE                                    'any'
         END AS kind
     FROM results AS r

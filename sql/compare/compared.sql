@@ -1,4 +1,4 @@
--- compared: one row a query of either run: what became of it, and every cause that the data shows.
+-- compared: one row per query of either run: what became of it, and every cause that the data shows.
 -- columns: query_id, query, kind, matching, a_hit_rank, b_hit_rank, note, in_both, answer ('better', 'worse' or null),
 --          then the causes one by one, null where there is none: presence, failure, ranking, places, refusal, rules,
 --          citations, configuration

@@ -1,4 +1,4 @@
--- sides: one row a query of a run, with what a comparison looks at.
+-- sides: one row per query of a run, with what a comparison looks at.
 -- columns: run_id, query_id, result_no, matching, hit_rank (of the first correct hit), doc_rank (of the first hit in
 --          a right document), failed, refused, should_refuse, keeps_rules, cites_well (null: there is nothing to say)
 -- kind: table
@@ -24,7 +24,7 @@ SELECT
          THEN a.n_rules_broken = 0 END AS keeps_rules,
     CASE WHEN a.has_answer AND a.grounded AND NOT a.failed AND a.chunks_known
          THEN a.n_citations > 0 AND a.n_citations_resolved = a.n_citations END AS cites_well
-FROM answered AS a
+FROM per_query AS a
 LEFT JOIN matching AS m ON m.result_no = a.result_no
 LEFT JOIN first_correct AS c ON c.result_no = a.result_no
 LEFT JOIN first_near AS n ON n.result_no = a.result_no

@@ -1,7 +1,7 @@
 -- answer_precision: of the questions that were answered, how many rightly: answerable, with a gold claim, and cited?
 -- system: grounded
--- grain: answered
--- over:  is_golden AND COALESCE(NOT refused, true)
--- missing: counted
--- none:  1
-MAX(CASE WHEN NOT should_refuse AND claim_holds AND claim_cited THEN 1 ELSE 0 END)
+-- grain: per_query
+-- where: is_golden AND COALESCE(NOT refused, true)
+-- missing: include
+-- if_empty: 1
+CASE WHEN NOT should_refuse AND claim_holds AND claim_cited THEN 1 ELSE 0 END

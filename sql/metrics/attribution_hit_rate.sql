@@ -1,5 +1,5 @@
 -- attribution_hit_rate: does the answer refer to a gold support? An empty answer is one, and does not.
 -- labels: gold_supports
--- grain: answered
--- over:  n_supports > 0 AND COALESCE(NOT should_refuse, true) AND (has_answer OR has_references)
-MAX(CASE WHEN cites_support THEN 1 ELSE 0 END)
+-- grain: per_query
+-- where: n_supports > 0 AND COALESCE(NOT should_refuse, true) AND (has_answer OR has_references)
+CASE WHEN cites_support THEN 1 ELSE 0 END

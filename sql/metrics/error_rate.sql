@@ -1,5 +1,5 @@
 -- error_rate: how often did the system fail?
--- grain: answered
--- over:  in_run
+-- grain: per_query
+-- where: in_run
 -- better: lower
-MAX(CASE WHEN failed THEN 1 ELSE 0 END)
+CASE WHEN failed THEN 1 ELSE 0 END

@@ -1,7 +1,7 @@
 -- failed_queries: rows that hold an error.
--- grain: answered
--- over:  in_run
+-- grain: per_query
+-- where: in_run
 -- agg:   count
--- none:  0
+-- if_empty: 0
 -- better: lower
-MAX(CASE WHEN failed THEN 1 ELSE 0 END)
+CASE WHEN failed THEN 1 ELSE 0 END

@@ -1,6 +1,6 @@
 -- hallucination_rate_unanswerable: of the queries that should be refused, how many were answered?
 -- system: anchors
--- grain: answered
--- over:  should_refuse AND (has_answer OR flagged)
+-- grain: per_query
+-- where: should_refuse AND (has_answer OR flagged)
 -- better: lower
-MAX(CASE WHEN refused THEN 0 ELSE 1 END)
+CASE WHEN refused THEN 0 ELSE 1 END

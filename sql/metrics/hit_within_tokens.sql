@@ -1,6 +1,6 @@
 -- hit_within_tokens: was any expected chunk among the hits that fit into this many tokens of text, taken in rank order?
--- grain: answered
--- over:  n_expected_chunks > 0 AND sizes_known
+-- grain: per_query
+-- where: n_expected_chunks > 0 AND sizes_known
 -- k:     500 1000 2000 4000
 -- unit:  tokens
-MAX(CASE WHEN tokens_to_hit <= :k THEN 1 ELSE 0 END)
+CASE WHEN tokens_to_hit <= :k THEN 1 ELSE 0 END

@@ -1,7 +1,7 @@
 -- judge_cost_usd: what judging cost, in all.
 -- system: anchors
--- grain: answered
--- over:  in_run AND judge_cost_usd IS NOT NULL
+-- grain: per_query
+-- where: in_run AND judge_cost_usd IS NOT NULL
 -- agg:   sum
 -- better: lower
-MAX(judge_cost_usd)
+judge_cost_usd

@@ -1,7 +1,7 @@
 -- judge_tokens: tokens that judging took, in all.
 -- system: anchors
--- grain: answered
--- over:  in_run AND judge_tokens IS NOT NULL
+-- grain: per_query
+-- where: in_run AND judge_tokens IS NOT NULL
 -- agg:   sum
 -- better: lower
-MAX(judge_tokens)
+judge_tokens

@@ -1,6 +1,6 @@
 -- latency_ms: how long did it take? The median, the 95th percentile and the sum, in milliseconds.
--- grain: answered
--- over:  in_run AND elapsed_ms IS NOT NULL
+-- grain: per_query
+-- where: in_run AND elapsed_ms IS NOT NULL
 -- agg:   percentiles
 -- better: lower
-MAX(elapsed_ms)
+elapsed_ms

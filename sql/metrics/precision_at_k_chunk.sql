@@ -1,7 +1,7 @@
 -- precision_at_k_chunk: how many of k hits are expected chunks? Divided by k even when fewer came back.
--- grain: matched
--- over:  n_expected_chunks > 0
+-- grain: per_expected_hit
+-- where: n_expected_chunks > 0
 -- k:     1 3 5 10
--- none:  0
+-- if_empty: 0
 -- comparable: within
 CAST(SUM(CASE WHEN is_expected_chunk AND rank <= :k THEN 1 ELSE 0 END) AS DOUBLE) / :k

@@ -1,6 +1,6 @@
 -- scope_miss_rate: how often did no support lie in a folder that the system chose to search, where it was to choose?
 -- labels: gold_supports
--- grain: answered
--- over:  n_supports > 0 AND names_folders
+-- grain: per_query
+-- where: n_supports > 0 AND names_folders
 -- better: lower
-MAX(CASE WHEN in_scope THEN 0 ELSE 1 END)
+CASE WHEN in_scope THEN 0 ELSE 1 END

@@ -1,5 +1,5 @@
 -- support_mrr: how high is the first gold support? 1 / its rank, 0 if none came.
 -- labels: gold_supports
--- grain: matched
--- over:  n_supports > 0
+-- grain: per_expected_hit
+-- where: n_supports > 0
 COALESCE(MAX(CASE WHEN is_support THEN CAST(1 AS DOUBLE) / rank END), 0)

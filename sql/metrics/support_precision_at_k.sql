@@ -1,7 +1,7 @@
 -- support_precision_at_k: how many of k hits are gold supports? Divided by k even when fewer came back.
 -- labels: gold_supports
--- grain: matched
--- over:  n_supports > 0
+-- grain: per_expected_hit
+-- where: n_supports > 0
 -- k:     1 3 5 10
 -- comparable: within
 CAST(SUM(CASE WHEN is_support AND rank <= :k THEN 1 ELSE 0 END) AS DOUBLE) / :k

@@ -1,7 +1,7 @@
 -- total_queries: rows that the run has.
--- grain: answered
--- over:  in_run
+-- grain: per_query
+-- where: in_run
 -- agg:   count
 -- better: neither
--- none:  0
-MAX(1)
+-- if_empty: 0
+1

@@ -1,9 +1,9 @@
 -- unanswerable: questions that cannot be answered.
 -- system: grounded
--- grain: answered
--- over:  is_golden
--- missing: counted
+-- grain: per_query
+-- where: is_golden
+-- missing: include
 -- agg:   count
 -- better: neither
--- none:  0
-MAX(CASE WHEN should_refuse THEN 1 ELSE 0 END)
+-- if_empty: 0
+CASE WHEN should_refuse THEN 1 ELSE 0 END

@@ -1,4 +1,4 @@
--- claims_found: as sql/matches/claims_found.sql. A trace has its answer beside its question.
+-- claims_found: as sql/systems/claims_found.sql. A trace has its answer next to its question.
 -- kind: table
 SELECT t.rowid AS result_no, COUNT(*) AS n
 FROM traces AS t

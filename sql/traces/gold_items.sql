@@ -1,6 +1,6 @@
 -- gold_items: every line of a gold file, opened once.
 -- columns: id, query, answerable (null: it is neither true nor false), chunks, claims, constraints (none here), has_more
---          (other fields than these), has_nul (it holds a character that no text should)
+--          (other fields than these), is_odd (it holds a character that no text should, or is not strictly JSON)
 -- kind: table
 --
 -- As with traces: this fails where a field is missing, written twice, or not of its shape; and what came out is looked
@@ -13,7 +13,7 @@ SELECT
     g.gold_claim_substr      AS claims,
     CAST(NULL AS VARCHAR[])  AS constraints,
     len(json_keys(line)) > 5 AS has_more,
-    contains(line, '\u0000') AS has_nul
+    contains(line, '\u0000') OR loose_fault(line) IS NOT NULL AS is_odd
 FROM (
     SELECT
         line,

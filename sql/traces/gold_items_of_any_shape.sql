@@ -1,6 +1,6 @@
 -- gold_items_of_any_shape: as gold_items, where not every line has just those fields, or in other spellings.
 -- columns: id, query, answerable, chunks, claims, constraints (null where the line does not say), names (the fields of
---          the line), has_nul (it holds a character that no text should)
+--          the line), is_odd (it holds a character that no text should, or is not strictly JSON)
 -- kind: table
 SELECT
     COALESCE(g.id, g.qid, g.q_id)                    AS id,
@@ -10,7 +10,7 @@ SELECT
     g.gold_claim_substr                              AS claims,
     g.constraints                                    AS constraints,
     json_keys(line)                                  AS names,
-    contains(line, '\u0000')                         AS has_nul
+    contains(line, '\u0000') OR loose_fault(line) IS NOT NULL AS is_odd
 FROM (
     SELECT
         line,

@@ -1,4 +1,4 @@
--- id_matches: as sql/matches/id_matches.sql. A retrieved id has its place in the list as its rank.
+-- id_matches: as sql/matching/id_matches.sql. A retrieved id has its place in the list as its rank.
 -- kind: table
 SELECT result_no, position, position AS rank, place
 FROM (

@@ -1,4 +1,4 @@
--- seen_citations: as sql/matches/seen_citations.sql. What a refusal cites does not count.
+-- seen_citations: as sql/matching/seen_citations.sql. What a refusal cites does not count.
 -- kind: table
 SELECT result_no, chunk_id, COALESCE(list_contains(retrieved, chunk_id), false) AS is_seen
 FROM (

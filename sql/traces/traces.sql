@@ -1,5 +1,5 @@
 -- traces: every line of a trace file, opened once.
--- columns: query_id, claim, retrieved, cited, is_refusal, is_odd (it holds a character that no text should)
+-- columns: query_id, claim, retrieved, cited, is_refusal, is_odd (it holds a character that no text should, or is not strictly JSON)
 -- kind: table
 --
 -- This fails where a field is missing, written twice, or not of its shape; see traces_with_gaps. It takes a number for
@@ -10,7 +10,7 @@ SELECT
     t.retrieved_ids                AS retrieved,
     t.answer_json.citations        AS cited,
     is_refusal(t.answer_json.claim) AS is_refusal,
-    contains(line, '\u0000')       AS is_odd
+    contains(line, '\u0000') OR loose_fault(line) IS NOT NULL AS is_odd
 FROM (
     SELECT
         line,

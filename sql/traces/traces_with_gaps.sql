@@ -1,6 +1,6 @@
 -- traces_with_gaps: as traces, where not every line has every field, or its id is called q_id; takes twice as long.
 -- columns: query_id, claim, retrieved, cited (null where the line does not say), is_refusal, is_odd (a field is written
---          twice or not of its shape, or it holds a character that no text should)
+--          twice or not of its shape, or it holds a character that no text should, or is not strictly JSON)
 -- kind: table
 SELECT
     COALESCE(NULLIF(t.qid, ''), t.q_id) AS query_id,
@@ -9,6 +9,7 @@ SELECT
     t.answer_json.citations         AS cited,
     is_refusal(t.answer_json.claim) AS is_refusal,
     contains(line, '\u0000')
+        OR loose_fault(line) IS NOT NULL
         OR n_different(names) < len(names)
         OR n_different(answer_names) < len(answer_names)
         -- Null is as good as nothing; anything else that was not read is not what it should be.

@@ -3,6 +3,7 @@
 --          known ('now', 'once': only the archive remembers it, 'never'),
 --          n_results (rankings that hold it; one that holds it twice counts once), n_runs, best_rank
 -- kind: view
+-- shown: yes
 -- example: SELECT doc_id, chunk_id FROM coverage WHERE what = 'chunk' AND known = 'now' AND n_results = 0 ORDER BY doc_id, chunk_id
 -- example: SELECT doc_id, n_results, n_runs, best_rank FROM coverage WHERE what = 'document' ORDER BY n_results DESC, doc_id
 -- example: SELECT chunk_id, chunker_version, n_runs FROM coverage WHERE what = 'chunk' AND known = 'never' ORDER BY n_runs DESC, chunk_id

@@ -3,6 +3,7 @@
 -- columns: suite, query_id, query, n_runs (that asked it), n_hits (that found it), n_failed, n_flips, n_lost (hit→miss),
 --          n_won (miss→hit); of the last two there is at least one each
 -- kind: view
+-- shown: yes
 -- example: SELECT query_id, query, n_flips, n_hits, n_runs FROM flaky_queries ORDER BY n_flips DESC, suite, query_id LIMIT 10
 --
 -- A flip is between a run and the next one of the suite that asked the query. A failed query is a miss; a run that did not

@@ -4,6 +4,7 @@
 --          text with the label, but too little), shared, hit_size, label_size (in the units of the axis: lines,
 --          characters, …; null where places did not decide)
 -- kind: view
+-- shown: yes
 -- example: SELECT run_id, query_id, rank, kind, label, shared / label_size AS share FROM hit_labels WHERE counts ORDER BY run_id, query_id, rank, kind, label LIMIT 20
 WITH labelled AS (
     SELECT

@@ -5,6 +5,7 @@
 --          definitions_changed, labels_changed, matching_changed (since that run, so that the numbers mean something
 --          else; null: not known)
 -- kind: view
+-- shown: yes
 -- example: SELECT created_at, run_id, value, change FROM metric_trend WHERE metric = 'mrr' ORDER BY suite, created_at, run_id
 -- example: SELECT suite, run_id, metric, k, change FROM metric_trend WHERE change <> 0 AND NOT COALESCE(labels_changed, false) ORDER BY ABS(change) DESC LIMIT 10
 WITH numbers AS (
@@ -17,7 +18,7 @@ WITH numbers AS (
     WHERE n.slice IS NULL
 ),
 
-beside AS (
+with_previous AS (
     SELECT
         numbers.*,
         LAG(run_id) OVER before      AS previous_run_id,
@@ -44,4 +45,4 @@ SELECT
     definitions <> previous_definitions                            AS definitions_changed,
     labels <> previous_labels                                      AS labels_changed,
     matching <> previous_matching                                  AS matching_changed
-FROM beside
+FROM with_previous

@@ -1,7 +1,8 @@
 -- never_hit: golden queries that expect something, and that no run ever found.
--- columns: query_id, query, category, n_runs (that asked it; 0: nobody did), n_failed, best_doc_rank (the best rank of a
+-- columns: query_id, query, category, n_runs (that asked it; 0: no run did), n_failed, best_doc_rank (the best rank of a
 --          hit in a right document; null: none came)
 -- kind: view
+-- shown: yes
 -- example: SELECT query_id, query, n_runs, best_doc_rank FROM never_hit ORDER BY n_runs DESC, query_id
 SELECT
     q.query_id,

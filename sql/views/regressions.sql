@@ -4,6 +4,7 @@
 --          in a right document now), in_run (false: the run did not ask it), failed, comparable (false: ids of two
 --          chunkers were held against each other; only a session that matches by spans can tell)
 -- kind: view
+-- shown: yes
 -- example: SELECT run_id, query_id, query, previous_rank FROM regressions WHERE kind = 'regression' AND comparable ORDER BY run_id, query_id
 -- example: SELECT suite, run_id, kind, COUNT(*) AS n FROM regressions GROUP BY suite, run_id, kind ORDER BY suite, run_id, kind
 SELECT

@@ -1,11 +1,12 @@
 -- slowest_queries: how long each query took, over all runs that say so. A failed query took its time, too.
 -- columns: query_id, query, n (rows that say how long they took), mean_ms, p95_ms, max_ms, n_failed (of those rows)
 -- kind: view
+-- shown: yes
 -- example: SELECT query_id, query, n, mean_ms, p95_ms, max_ms FROM slowest_queries ORDER BY mean_ms DESC, query_id LIMIT 10
 WITH timed AS (
-    -- Fixed-point numbers, as scores are: their sum is the same in any order. What is too large is no time.
+    -- Fixed-point numbers, as scores are: their sum is the same in any order. What is too large is not a time.
     SELECT query_id, failed, TRY_CAST(elapsed_ms AS DECIMAL(30, 15)) AS ms
-    FROM answered
+    FROM per_query
     WHERE in_run
 ),
 

@@ -18,11 +18,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from kbeval.aggregates import aggregate_runs, run_totals
-from kbeval.engine import Session
-from kbeval.memory import DEFAULT_MEMORY_LIMIT
+from kbeval.engine.memory import DEFAULT_MEMORY_LIMIT
+from kbeval.engine.session import Session
 from kbeval.render.table import Column, render
-from kbeval.scoring import open_scoring
+from kbeval.scoring.aggregate import aggregate_runs, run_totals
+from kbeval.scoring.scorer import open_scoring
 from tests.bench import chunkers, plain_scorer
 from tests.bench.data import make_database, make_history
 from tests.bench.traces import make_traces
@@ -220,7 +220,7 @@ def kernel(folder: Path) -> None:
     database, golden = make_database(folder, runs=1, queries=queries, hits=hits, snippet=6)
     with open_scoring(database, golden) as scoring:
         session = scoring.session
-        session.need("answered", "hits", "expected_chunks", "expected_docs")
+        session.need("per_query", "hits", "expected_chunks", "expected_docs")
 
         def ours() -> None:
             scoring.build_scores()
@@ -229,12 +229,12 @@ def kernel(folder: Path) -> None:
         def forget() -> None:
             session.execute("DROP VIEW IF EXISTS scores")
             session.execute("DROP TABLE IF EXISTS query_scores")
-            session.execute("DROP VIEW IF EXISTS matched")
+            session.execute("DROP VIEW IF EXISTS per_expected_hit")
             session.execute("DROP VIEW IF EXISTS chunk_matches")
-            made = ("expected_hits", "id_matches", "doc_matches", "wanted_chunks", "wanted_docs")
+            made = ("expected_hits", "id_matches", "doc_matches", "wanted_chunks")
             for name in made:
                 session.execute(f"DROP TABLE IF EXISTS {name}")
-            session._built -= {"matched", "expected_hits", "chunk_matches", *made}
+            session._built -= {"per_expected_hit", "expected_hits", "chunk_matches", *made}
 
         kbeval_seconds = best_of(ours, before=forget)
         chunks = Judged(session, "chunk_id", "expected_chunks")

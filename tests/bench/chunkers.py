@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import Any
 
 import kbeval
-from kbeval.compare import CompareOptions
+from kbeval.compare.run import CompareOptions
 from kbeval.render.table import Column, render
-from kbeval.scoring import ScoreOptions
-from tests.workspace import Workspace
+from kbeval.scoring.scorer import ScoreOptions
+from tests.support.workspace import Workspace
 
 PATTERNS = ("*.md", "*.rst", "*.txt", "LICENSE*", "METADATA")
 MOST_CHARACTERS = 2_000_000

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from kbeval.sqlfiles import read_sql
+from kbeval.engine.relations import read_sql
 
 DOCUMENTS = 1500
 LINES_PER_DOCUMENT = 300
@@ -60,7 +60,7 @@ def make_database(
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
-        connection.executescript(read_sql("schema.sql"))
+        connection.executescript(read_sql("schema/workspace.sql"))
         connection.executemany(
             "INSERT INTO documents VALUES (?, ?, NULL, 'en')",
             ((f"doc-{n:05d}", _path(n)) for n in range(DOCUMENTS)),

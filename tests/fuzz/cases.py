@@ -10,10 +10,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kbeval.sqlfiles import read_sql
-from tests.matching_worlds import KEPT
+from kbeval.engine.relations import read_sql
 
 DB = "kb.db"
+# As an earlier version made it: where a chunk stood was not part of the key, and could be missing.
+_KEPT = """
+    CREATE TABLE kbeval_chunk_spans (
+        chunk_id TEXT NOT NULL, chunker_version TEXT NOT NULL, policy_hash TEXT NOT NULL, doc_id TEXT,
+        source_spans_json TEXT, tokens REAL, seen_in TEXT NOT NULL, first_seen TEXT NOT NULL,
+        PRIMARY KEY (chunk_id, chunker_version, policy_hash)
+    )
+"""
 _TABLES = ("documents", "chunks", "eval_runs", "eval_query_results", "kbeval_chunk_spans")
 
 
@@ -49,9 +56,9 @@ class Case:
 
     def _build_database(self, path: Path) -> None:
         with closing(sqlite3.connect(path)) as connection, connection:
-            connection.executescript(read_sql("schema.sql"))
+            connection.executescript(read_sql("schema/workspace.sql"))
             if "kbeval_chunk_spans" in self.tables:
-                connection.execute(KEPT)
+                connection.execute(_KEPT)
             for table in _TABLES:
                 for row in self.tables.get(table, ()):
                     marks = ", ".join("CAST(? AS TEXT)" if _is_raw_text(value) else "?" for value in row.values())

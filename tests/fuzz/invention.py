@@ -12,12 +12,12 @@ import yaml
 from tests.fuzz.cases import DB, Case, of_bytes
 from tests.fuzz.mutation import TEXTS, Source, dumped
 from tests.fuzz.questions import expression, question
-from tests.matching_oracle import World
-from tests.matching_worlds import invent
+from tests.oracles.matching_oracle import World
+from tests.oracles.matching_worlds import invent
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 METRICS = ("mrr", "hit@5", "hit_at_k.5", "recall@3", "latency_ms.p95", "support_mrr", "groundedness", "cost_usd", "own")
-TABLES = ("hits", "ranked", "results", "citations", "scores", "answered", "aggregates", "configurations")
+TABLES = ("hits", "per_hit", "results", "citations", "scores", "per_query", "aggregates", "configurations")
 VIEWS = ("regressions", "metric_trend", "flaky_queries", "slowest_queries", "coverage", "never_hit")
 FORMATS = ("table", "json", "csv", "md")
 # What rows may hold beside hits: answers of a knowledge base, of the anchor-labelled harness, of grounded answering.
@@ -223,6 +223,8 @@ class Invention:
         menu: list[list[str]] = [
             ["show", a, *place, *form, *self.how(), *source.choice(([], worst, query, query))],
             ["show", a, *place, *form, *query],
+            ["explain", source.choice(METRICS), "--run", a, *query, *place, *self.how()],
+            ["explain", source.choice(METRICS), "--run", a, *query, *place, "--format", source.choice(("json", "md"))],
             ["compare", a, b, *place, *form, *self.how(), *bad, "--ignore-invariants"],
             ["compare", a, b, *place, *form, *bad, "--slices", "category", "--report", "out.md"],
             ["check", *place, *form, *self.how()],
@@ -416,7 +418,7 @@ metrics_dir = "own"
 runs_dir = "out-runs"
 [metrics]
 deepest = "MAX(rank)"
-slow = { expression = "MAX(elapsed_ms)", grain = "answered", better = "lower", agg = "percentiles" }
+slow = { expression = "elapsed_ms", grain = "per_query", better = "lower", agg = "percentiles" }
 [gates]
 baseline = "latest~1"
 min = { "hit_at_k.5" = 0.1, mrr = 0.0 }
@@ -515,15 +517,18 @@ def settings(seed: str) -> Case:
 
 
 METRIC = """-- own: how deep?
--- grain: ranked
--- over: is_golden
+-- grain: per_hit
+-- where: is_golden
 -- k: 1 5
--- none: 0
+-- if_empty: 0
 -- agg: mean
 -- better: lower
 MAX(CASE WHEN rank <= :k THEN 1 ELSE 0 END)
 """
-_HEADERS = ("grain", "over", "k", "none", "agg", "better", "comparable", "system", "missing", "labels", "unit", "x")
+_HEADERS = (
+    *("grain", "where", "k", "if_empty", "agg", "better", "comparable", "system", "missing", "labels", "unit", "x"),
+    *("over", "none"),
+)
 
 
 def metrics(seed: str) -> Case:
@@ -531,14 +536,15 @@ def metrics(seed: str) -> Case:
     made = Invention(seed, queries=4, runs=2)
     source = made.source
     lines = METRIC.splitlines()
-    lines[1] = f"-- grain: {source.choice(('ranked', 'ranked', 'answered', 'matched'))}"
+    lines[1] = f"-- grain: {source.choice(('per_hit', 'per_hit', 'per_query', 'per_expected_hit', 'answered'))}"
     lines[5] = f"-- agg: {source.choice(('mean', 'mean', 'sum', 'count', 'percentiles'))}"
     for _ in range(source.choice((0, 0, 0, 1, 2))):
         value = source.choice(
             (
+                "per_hit",
+                "per_query",
+                "per_expected_hit",
                 "ranked",
-                "answered",
-                "matched",
                 "0",
                 "nan",
                 "1e400",

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import kbeval.cli
-from kbeval.metrics import shipped_metrics
+from kbeval.metrics.catalogue import shipped_metrics
 from tests.fuzz.cases import DB, Case
 
 # Seconds of processor time for one command; a question may take as long as it likes, but must stop when it is told to.
@@ -156,7 +156,7 @@ def _wrong_with(call: Sequence[str], outcome: Outcome) -> Fault | None:  # noqa:
 
     if isinstance(outcome.error, Hang):
         return fault("hang", _where(outcome.error))
-    if outcome.code == -1 or "this should not have happened" in outcome.err:
+    if outcome.code == -1 or "internal error" in outcome.err:
         return fault(f"internal error: {_place(outcome.error)}", f"{outcome.err}\n{_where(outcome.error)}")
     if outcome.code not in (0, 1, 2) and not (outcome.interrupted and outcome.code == 130):
         return fault(f"exit code {outcome.code}", outcome.err)
@@ -179,7 +179,9 @@ def _place(error: BaseException | None) -> str:
         return "?"
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/kbeval/" in frame.filename]
     inner = [
-        frame for frame in frames if frame.name not in ("run", "undisturbed", "result", "waiting", "_run", "<lambda>")
+        frame
+        for frame in frames
+        if frame.name not in ("run", "run_interruptible", "result", "waiting", "_run", "<lambda>")
     ]
     last = (inner or frames)[-1] if frames else None
     where = f" in {last.filename.partition('/kbeval/')[2]}:{last.name}" if last else ""

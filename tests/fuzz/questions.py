@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import duckdb
 
-from kbeval.tables import tables
+from kbeval.explore.tables import tables
 from tests.fuzz.mutation import TEXTS, Source
 
 COLUMNS = (

@@ -1,0 +1,433 @@
+"""Two runs → a report: is B better than A, where, why, and can one believe it.
+
+Chunk ids mean something only within one chunker version. Where the versions of the runs differ, both are matched by
+where their hits stand, and every number in the report is computed that way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kbeval.compare.overlap import SIDES, coarse_labels, pairs_under_other_rules
+from kbeval.compare.report import EXACT, FALLBACK, KINDS, CompareReport, Comparison, QueryComparison
+from kbeval.compare.stats import RESAMPLES, SEED, Pairs, assess, verdict
+from kbeval.errors import BadRowsError, KbevalError, UsageError
+from kbeval.golden import Golden
+from kbeval.metrics.catalogue import NEITHER, Metric
+from kbeval.metrics.model import AggregateMetrics
+from kbeval.metrics.names import Names, ks_named, once_meant
+from kbeval.scoring.aggregate import Scored, aggregate_runs
+from kbeval.scoring.depths import stored_depths
+from kbeval.scoring.matching_warnings import whose_chunks
+from kbeval.scoring.scorer import ScoreOptions, Scoring, open_scoring
+from kbeval.storage.run_config import (
+    Difference,
+    broken_invariants,
+    changed_parts,
+    config_diff,
+    config_of,
+    different_labels,
+    eval_k,
+    is_readable,
+)
+from kbeval.storage.runs import Run
+from kbeval.storage.source import Source, with_or_without_copy
+from kbeval.util.numbers import LARGEST
+from kbeval.util.text import counted
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# The metric that labels are about, by kind of label, the finest kind first. `groundedness` counts answers without a
+# rule, so it is about no label.
+_ABOUT_LABELS = (
+    "mrr",
+    "support_mrr",
+    "recall_at_k_doc.10",
+    "answer_precision",
+    "groundedness_checked",
+    "refusal_correctness",
+    "abstention_accuracy",
+)
+_LAST_RESORT = "groundedness"
+_KINDS_OF_NUMBER = {"count": "count", "sum": "sum", "percentiles": "percentile"}
+# How deep mrr looks, and the deepest k where none is asked for.
+_DEEPEST = 10
+_CAUSES = ("presence", "failure", "ranking", "places", "refusal", "rules", "citations", "configuration")
+
+
+class IncomparableError(KbevalError):
+    """The two runs must not be compared."""
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """How to compare; everything has a default. `scoring.by` repeats the comparison for each slice."""
+
+    scoring: ScoreOptions = field(default_factory=ScoreOptions)
+    strict_chunker_version: bool = False
+    ignore_invariants: bool = False
+    skip_bad_rows: bool = False
+    # Test these metrics alone: the fewer one looks at, the more can be shown.
+    only: Sequence[str] = ()
+    resamples: int = RESAMPLES
+    seed: int = SEED
+
+
+def compare_runs(
+    a: str,
+    b: str,
+    *,
+    db: str | os.PathLike[str],
+    golden: Golden | str | os.PathLike[str],
+    options: CompareOptions | None = None,
+) -> CompareReport:
+    """Compare two runs of a database, named as everywhere. Nothing is stored.
+
+    Raises IncomparableError where the runs were made or judged with different labels or judges, and BadRowsError
+    where a stored row cannot be read; `options` can wave both through.
+    """
+    options = options or CompareOptions()
+    asked = (*options.scoring.extra_ks, *ks_named(options.only))
+    options = replace(options, scoring=replace(options.scoring, extra_ks=asked))
+
+    def report(scoring: ScoreOptions) -> CompareReport:
+        with _opened(a, b, db, golden, replace(options, scoring=scoring)) as (work, opened):
+            return work.report(opened)
+
+    return with_or_without_copy(options.scoring, report)
+
+
+def compared_rows(
+    a: str,
+    b: str,
+    *,
+    db: str | os.PathLike[str],
+    golden: Golden | None,
+    options: CompareOptions,
+) -> tuple[pl.DataFrame, list[str]]:
+    """What became of each query, as in `sql/compare/compared.sql`, and the warnings; no numbers, no statistics."""
+
+    def rows(scoring: ScoreOptions) -> tuple[pl.DataFrame, list[str]]:
+        with _opened(a, b, db, golden, replace(options, scoring=scoring)) as (work, opened):
+            work.load(opened)
+            return opened.session.frame("SELECT * FROM compared"), work.warnings
+
+    return with_or_without_copy(options.scoring, rows)
+
+
+@contextlib.contextmanager
+def _opened(
+    a: str, b: str, db: str | os.PathLike[str], golden: Golden | str | os.PathLike[str] | None, options: CompareOptions
+) -> Iterator[tuple[_Compare, Scoring]]:
+    work = _Compare(options)
+    with open_scoring(db, golden, [a, b], options.scoring, work.settle) as scoring:
+        work.see_how(scoring)
+        yield work, scoring
+
+
+class _Compare:
+    """One comparison under way."""
+
+    def __init__(self, options: CompareOptions) -> None:
+        self.options = options
+        self.warnings: list[str] = []
+
+    # --- may they be compared, and how? ---------------------------------------------------------------
+
+    def settle(self, _source: Source, runs: Sequence[Run], scoring: ScoreOptions) -> ScoreOptions:
+        """Before any row is read."""
+        self.run_a, self.run_b = runs[0], runs[-1]
+        for run in runs:
+            if not is_readable(run):
+                self.warnings.append(f"the configuration of run {run.run_id} cannot be read: it counts as empty")
+        self._hold_invariants()
+        return replace(scoring, together=True)
+
+    def see_how(self, scoring: Scoring) -> None:
+        """Which chunkers the runs are of, and how they are matched: both the same way."""
+        scoring.session.need("run_matching")
+        found = {
+            run_id: (version, matching, owner)
+            for run_id, version, matching, owner in scoring.session.rows(
+                "SELECT run_id, chunker_version, matching, CASE WHEN 2 * n_foreign > n_expected"
+                " THEN COALESCE(owner, '') END FROM run_matching"
+            )
+        }
+        version_a, version_b = (found[run.run_id][0] for run in (self.run_a, self.run_b))
+        self.versions = (version_a, version_b)
+        self.by_span = any(matching == "span" for _, matching, _ in found.values())
+        if version_a != version_b:
+            self._differ(version_a, version_b)
+        elif self.by_span and scoring.options.match == "auto":
+            owners = [owner for _, _, owner in found.values() if owner is not None]
+            if owners:
+                whose = whose_chunks(max(owners) or None, version_a)
+                self.warnings.append(
+                    f"the runs hold chunks of {version_a} and the expected chunks are {whose}, so chunk ids cannot tell"
+                    " right from wrong: compared by spans"
+                )
+
+    def _differ(self, version_a: str | None, version_b: str | None) -> None:
+        named = f"{version_a or 'unknown'} ({self.run_a.run_id}) and {version_b or 'unknown'} ({self.run_b.run_id})"
+        if self.options.strict_chunker_version:
+            msg = f"the chunker versions differ: {named}; leave out --strict-chunker-version to compare by spans"
+            raise IncomparableError(msg)
+        if not self.by_span:
+            self.warnings.append(
+                f"the chunker versions differ: {named}; compared by chunk ids as asked, which do not compare across"
+                " chunkers: --match auto compares by spans"
+            )
+        elif version_a is None or version_b is None:
+            self.warnings.append(f"the chunker versions may differ: {named}; compared by spans, not by chunk ids")
+
+    def _hold_invariants(self) -> None:
+        self.warnings += [
+            f"the runs were made for different golden files ({what}): both are computed afresh with the given one"
+            for what in different_labels(self.run_a, self.run_b)
+        ]
+        broken = broken_invariants(self.run_a, self.run_b)
+        if not broken:
+            return
+        if self.options.ignore_invariants:
+            self.warnings += [f"the runs differ in {what}" for what in broken]
+            return
+        msg = f"{self.run_a.run_id} and {self.run_b.run_id} must not be compared: they differ in {'; in '.join(broken)}"
+        raise IncomparableError(f"{msg}; --ignore-invariants compares them all the same")
+
+    # --- the report ----------------------------------------------------------------------------------
+
+    def report(self, scoring: Scoring) -> CompareReport:
+        scored = aggregate_runs(scoring)
+        if scored.bad_rows and not self.options.skip_bad_rows:
+            raise BadRowsError([str(row) for row in scored.bad_rows], "--skip-bad-rows counts them as failed queries:")
+        differences = self.load(scoring)
+        per_query = self._per_query(scoring)
+        query_ids, pairs = self._pairs(scoring)
+        whole = self._comparison(scored.aggregates, pairs, per_query)
+        version_a, version_b = self.versions
+        report = CompareReport(
+            run_a=self.run_a.run_id,
+            run_b=self.run_b.run_id,
+            whole=whole,
+            per_query=per_query,
+            chunker_version_match=FALLBACK if self.by_span else EXACT,
+            chunker_versions=(version_a, version_b),
+            config_diff=differences,
+            slices=dict(self._slices(scoring, scored, query_ids, pairs, per_query)),
+            sliced_by=scoring.options.by,
+            shown=frozenset(pairs) if self.options.only else None,
+            overlap=(scoring.options.min_overlap, scoring.options.overlap_of) if self.by_span else None,
+        )
+        doubts = [*_doubts(scoring, report, len(query_ids)), *self._other_rules(scoring, pairs)]
+        return replace(report, warnings=[*self.warnings, *scored.warnings, *scored.bad_row_warning(), *doubts])
+
+    def _other_rules(self, scoring: Scoring, pairs: Mapping[str, Pairs]) -> Iterator[str]:
+        """Where spans decide: are the labels fine enough for it, and would another rule give another verdict?"""
+        if not self.by_span:
+            return
+        yield from coarse_labels(scoring.session)
+        answers = {
+            rule: verdict(assess(numbers, resamples=self.options.resamples, seed=self.options.seed), "mrr").answer
+            for rule, numbers in pairs_under_other_rules(scoring.session, scoring.options.overlap_of, pairs)
+            if numbers
+        }
+        if not answers:
+            return
+        used, *others = answers.items()
+        if different := [f"{answer!r} by the share of {SIDES[rule]}" for rule, answer in others if answer != used[1]]:
+            yield (
+                f"the verdict on hit@k and mrr depends on the overlap rule: {used[1]!r} as it is,"
+                f" {', '.join(different)} (--overlap-of); expected_spans depend on it less"
+            )
+
+    def load(self, scoring: Scoring) -> list[Difference]:
+        """Hand the comparison itself to the session, then build everything that reads from it."""
+        self.warnings += _other_labels(scoring)
+        differences = config_diff(config_of(self.run_a), config_of(self.run_b))
+        changed = changed_parts(differences)
+        k_a, k_b = (eval_k(config_of(run)) for run in (self.run_a, self.run_b))
+        cause = ", ".join(f"{part} changed" for part in changed) or None
+        scoring.session.execute(
+            "CREATE TABLE comparison AS SELECT $1::VARCHAR AS run_a, $2::VARCHAR AS run_b,"
+            " $3::BIGINT AS k_a, $4::BIGINT AS k_b, $5::VARCHAR AS changed",
+            [self.run_a.run_id, self.run_b.run_id, k_a, k_b, cause],
+        )
+        scoring.session.need("compared")
+        return differences
+
+    def _per_query(self, scoring: Scoring) -> list[QueryComparison]:
+        rows = scoring.session.rows(
+            "SELECT query_id, kind, a_hit_rank, b_hit_rank, note, matching, answer, query,"
+            f" {', '.join(_CAUSES)} FROM compared ORDER BY query_id"
+        )
+        return [
+            QueryComparison(query_id, kind, rank_a, rank_b, note, matching, tuple(filter(None, causes)), answer, query)
+            for query_id, kind, rank_a, rank_b, note, matching, answer, query, *causes in rows
+        ]
+
+    def _pairs(self, scoring: Scoring) -> tuple[list[str], dict[str, Pairs]]:
+        """The values of the queries that count in both runs, metric by metric, in the order of the query ids."""
+        columns = _tested_columns(scoring, self.options.only)
+        values = ", ".join(f'a."{name}", b."{name}"' for name, _ in columns)
+        scoring.session.need("tested_queries")
+        found = scoring.session.execute(
+            f"SELECT t.query_id, t.cluster_no, {values} FROM tested_queries AS t"
+            " JOIN query_scores AS a ON a.result_no = t.a_result_no"
+            " JOIN query_scores AS b ON b.result_no = t.b_result_no ORDER BY t.query_id"
+        ).fetchnumpy()
+        query_ids, clusters, *numbers = found.values()
+        sides = [_floats(column) for column in numbers]
+        pairs = {
+            name: Pairs(
+                sides[2 * place],
+                sides[2 * place + 1],
+                better=metric.better,
+                # Chunks of other sizes bring the same text in more or fewer hits.
+                decides=metric.across_chunkers or self.versions[0] == self.versions[1],
+                clusters=np.asarray(clusters, dtype=np.int64),
+            )
+            for place, (name, metric) in enumerate(columns)
+        }
+        return list(query_ids), pairs
+
+    def _comparison(
+        self,
+        aggregates: Mapping[str, AggregateMetrics],
+        pairs: Mapping[str, Pairs],
+        per_query: Sequence[QueryComparison],
+    ) -> Comparison:
+        a, b = (aggregates.get(run.run_id, AggregateMetrics()) for run in (self.run_a, self.run_b))
+        ordered = _in_order(pairs, a, b)
+        significance = assess(ordered, resamples=self.options.resamples, seed=self.options.seed)
+        kinds = Counter(one.kind for one in per_query)
+        said = verdict(significance, _headline(ordered))
+        return Comparison(a, b, significance, said, {kind: kinds[kind] for kind in KINDS})
+
+    def _slices(
+        self,
+        scoring: Scoring,
+        scored: Scored,
+        query_ids: Sequence[str],
+        pairs: Mapping[str, Pairs],
+        per_query: Sequence[QueryComparison],
+    ) -> Iterator[tuple[str, Comparison]]:
+        if scoring.options.by is None:
+            return
+        members: dict[str, set[str]] = {}
+        for query_id, name in scoring.session.rows(
+            "SELECT p.query_id, COALESCE(s.slice, '(none)')"
+            " FROM (SELECT query_id FROM pairs UNION SELECT query_id FROM tested_queries) AS p"
+            " LEFT JOIN query_slices AS s ON s.query_id = p.query_id AND s.field = $1",
+            [scoring.options.by],
+        ):
+            members.setdefault(name, set()).add(query_id)
+        for name, inside in sorted(members.items()):
+            aggregates = {run_id: found[name] for run_id, found in scored.slices.items() if name in found}
+            chosen = np.array([query_id in inside for query_id in query_ids], dtype=bool)
+            part = {key: one.only(chosen) for key, one in pairs.items()}
+            yield name, self._comparison(aggregates, part, [one for one in per_query if one.query_id in inside])
+
+
+def _tested_columns(scoring: Scoring, only: Sequence[str]) -> list[tuple[str, Metric]]:
+    """The numbers that are means over queries; `only` these, where it names any."""
+    means = {column: metric for metric in scoring.metrics if metric.aggregation == "mean" for column in metric.columns}
+    names = Names(scoring.catalogue)
+    found = {}
+    for text in only:
+        named = names.numbers(text)
+        metric = names.metric(text)
+        if metric.aggregation != "mean":
+            why = "which is not a mean over queries, so there is no difference to test"
+            msg = f"{metric.name} is a {_KINDS_OF_NUMBER[metric.aggregation]}, {why}{once_meant(metric.name)}"
+            raise UsageError(msg)
+        if not means.keys() & set(named):
+            msg = f"{metric.name} applies to no query of these runs{once_meant(metric.name)}; leave it out of --only"
+            raise UsageError(msg)
+        found.update({name: metric for name in named if name in means})
+    return [(name.long, metric) for name, metric in (found if only else means).items()]
+
+
+def _floats(column: Any) -> NDArray[np.float64]:  # noqa: ANN401  (an array, masked where a value is missing)
+    values = np.ma.filled(np.ma.asarray(column, dtype=np.float64), np.nan)
+    return np.where(np.abs(values) < LARGEST, values, np.nan)
+
+
+def _in_order(pairs: Mapping[str, Pairs], a: AggregateMetrics, b: AggregateMetrics) -> dict[str, Pairs]:
+    names = [*a.numbers(), *b.numbers()]
+    order = {name: place for place, name in reversed(list(enumerate(names)))}
+    return {name: pairs[name] for name in sorted(pairs, key=lambda name: (order.get(name, 0), name))}
+
+
+def _headline(pairs: Mapping[str, Pairs]) -> str | None:
+    """The metric that the labels are about: each query counts for the finest kind of label that it has."""
+    tested = {name: ~(np.isnan(one.a) | np.isnan(one.b)) for name, one in pairs.items() if one.decides}
+    counts: dict[str, int] = {}
+    labelled = np.zeros(len(next(iter(tested.values()), ())), dtype=bool)
+    for name in _ABOUT_LABELS:
+        if name in tested:
+            counts[name] = int((tested[name] & ~labelled).sum())
+            labelled |= tested[name]
+    if any(counts.values()):
+        return max(counts, key=lambda name: counts[name])
+    decisive = [name for name, applies in tested.items() if applies.any() and pairs[name].better != NEITHER]
+    return next((name for name in decisive if name != _LAST_RESORT), None)
+
+
+def _other_labels(scoring: Scoring) -> Iterator[str]:
+    """Stored numbers that were made with other labels than these are not what is compared."""
+    labels = scoring.golden.hash
+    others = [run.run_id for run in scoring.runs if run.scored_with("golden") not in (None, labels)]
+    if others:
+        were = "was" if len(others) == 1 else "were"
+        yield (
+            f"{' and '.join(others)} {were} last scored with another golden file:"
+            f" both runs are computed afresh, with {scoring.golden.path} as it is now"
+        )
+
+
+def _different_depths(scoring: Scoring, report: CompareReport) -> Iterator[str]:
+    """Runs that kept different numbers of hits: what lies deeper than the shallower one does not compare."""
+    depths = stored_depths(scoring)
+    cut = [(depth, run_id) for run_id, (depth, is_cut) in depths.items() if is_cut and depth < _DEEPEST]
+    if not cut:
+        return
+    least, shallow = min(cut)
+    other = report.run_b if shallow == report.run_a else report.run_a
+    reached = {run_id: depth for run_id, depth, *_ in scoring.session.rows("SELECT * FROM run_depths")}
+    if reached.get(other, 0) > least:
+        yield (
+            f"run {shallow} holds {counted(least, 'hit')} per query and run {other} up to {reached[other]:,}: numbers"
+            f" that look deeper than {least:,} (mrr looks at {_DEEPEST}) do not compare; name others with --only"
+        )
+
+
+def _doubts(scoring: Scoring, report: CompareReport, common: int) -> Iterator[str]:
+    """What a reader must know before believing the numbers."""
+    # With --missing zero each run has a number for every golden query, whether it was asked or not.
+    ((total,),) = scoring.session.rows("SELECT COUNT(DISTINCT query_id) FROM answered WHERE is_counted")
+    if not common:
+        yield "the runs have no query in common, so nothing can be said about the difference"
+    elif common < total:
+        yield (
+            f"{counted(total - common, 'query', 'queries')} in one run only: A, B and delta are each over a run's own"
+            f" queries, intervals and tests over the {common:,} that both have"
+        )
+    yield from _different_depths(scoring, report)
+    ((by_doc,),) = scoring.session.rows(
+        "SELECT COUNT(*) FROM pairs AS p JOIN queries AS q ON q.query_id = p.query_id"
+        " WHERE p.matching = 'doc' AND q.n_expected_chunks + q.n_expected_spans > 0"
+    )
+    if by_doc:
+        yield (
+            f"{counted(by_doc, 'query', 'queries')} of {len(report.per_query):,} matched by document alone,"
+            " because it is not known where the expected chunks or the hits stand"
+        )

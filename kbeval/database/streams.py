@@ -1,0 +1,293 @@
+"""Rows that another process reads, as an Arrow stream: DuckDB reads the columns directly from shared memory.
+
+The structures of the Arrow C data interface are filled in here with ctypes, so that no library is needed for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import itertools
+import mmap
+import re
+from collections.abc import Callable, Sequence
+from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_void_p, cast, pointer
+from typing import TYPE_CHECKING, Any
+
+from kbeval.database.process import ProcessEndedError, error_of
+from kbeval.errors import DatabaseError
+
+if TYPE_CHECKING:
+    from kbeval.database.process import Process
+
+# Text with 64-bit offsets: a batch may have any size.
+_FORMATS = {"text": b"U", "integer": b"l"}
+_FAILURE = re.compile(r"\[stream (\d+)\]")
+_MOST_FAILURES = 100
+
+Explain = Callable[[DatabaseError], DatabaseError]
+
+
+class _Schema(ctypes.Structure):
+    pass
+
+
+class _Array(ctypes.Structure):
+    pass
+
+
+class _ArrowStream(ctypes.Structure):
+    pass
+
+
+_RELEASE_SCHEMA = ctypes.CFUNCTYPE(None, POINTER(_Schema))
+_RELEASE_ARRAY = ctypes.CFUNCTYPE(None, POINTER(_Array))
+_RELEASE_STREAM = ctypes.CFUNCTYPE(None, POINTER(_ArrowStream))
+_GET_SCHEMA = ctypes.CFUNCTYPE(c_int, POINTER(_ArrowStream), POINTER(_Schema))
+_GET_NEXT = ctypes.CFUNCTYPE(c_int, POINTER(_ArrowStream), POINTER(_Array))
+_GET_ERROR = ctypes.CFUNCTYPE(c_void_p, POINTER(_ArrowStream))
+
+_Schema._fields_ = [
+    ("format", c_char_p),
+    ("name", c_char_p),
+    ("metadata", c_char_p),
+    ("flags", c_int64),
+    ("n_children", c_int64),
+    ("children", POINTER(POINTER(_Schema))),
+    ("dictionary", POINTER(_Schema)),
+    ("release", _RELEASE_SCHEMA),
+    ("private_data", c_void_p),
+]
+_Array._fields_ = [
+    ("length", c_int64),
+    ("null_count", c_int64),
+    ("offset", c_int64),
+    ("n_buffers", c_int64),
+    ("n_children", c_int64),
+    ("buffers", POINTER(c_void_p)),
+    ("children", POINTER(POINTER(_Array))),
+    ("dictionary", POINTER(_Array)),
+    ("release", _RELEASE_ARRAY),
+    ("private_data", c_void_p),
+]
+_ArrowStream._fields_ = [
+    ("get_schema", _GET_SCHEMA),
+    ("get_next", _GET_NEXT),
+    ("get_last_error", _GET_ERROR),
+    ("release", _RELEASE_STREAM),
+    ("private_data", c_void_p),
+]
+
+# Objects that DuckDB still uses, by the number that it passes back when it releases them.
+_USED: dict[int, Any] = {}
+_NUMBERS = itertools.count(1)
+# Why streams failed: DuckDB passes on only a text.
+_FAILURES: dict[int, DatabaseError] = {}
+
+
+def failure_behind(error: BaseException) -> DatabaseError | None:
+    """The database error that made DuckDB fail, if there is one."""
+    found = _FAILURE.search(str(error))
+    return None if found is None else _FAILURES.get(int(found[1]))
+
+
+def _hold(value: object) -> int:
+    number = next(_NUMBERS)
+    _USED[number] = value
+    return number
+
+
+def _release(structure: Any) -> None:  # noqa: ANN401  (a pointer to one of the three)
+    """Release what belongs to a structure, and its children unless their ownership was moved."""
+    found = structure.contents
+    for place in range(getattr(found, "n_children", 0)):
+        child = found.children[place]
+        if child.contents.release:
+            child.contents.release(child)
+    _USED.pop(found.private_data or 0, None)
+    # A null pointer marks a released structure.
+    ctypes.memset(byref(found, type(found).release.offset), 0, ctypes.sizeof(c_void_p))
+
+
+def _release_reader(structure: Any) -> None:  # noqa: ANN401  (a pointer to a stream)
+    reader = _USED.get(structure.contents.private_data or 0)
+    _release(structure)
+    if reader is not None:
+        reader.end()
+
+
+def _get_schema(structure: Any, schema: Any) -> int:  # noqa: ANN401  (pointers, here and below)
+    reader: _Reader = _USED[structure.contents.private_data]
+    _fill_schema(schema.contents, b"+s", b"", reader.relation.columns)
+    return 0
+
+
+def _get_next(structure: Any, target: Any) -> int:  # noqa: ANN401
+    reader: _Reader = _USED[structure.contents.private_data]
+    try:
+        reader.fill_next(target.contents)
+    except BaseException as error:  # noqa: BLE001  (DuckDB cannot handle Python exceptions)
+        reader.fail(error)
+        return errno.EIO
+    return 0
+
+
+def _get_error(structure: Any) -> int | None:  # noqa: ANN401
+    reader: _Reader = _USED[structure.contents.private_data]
+    return cast(reader.failure, c_void_p).value
+
+
+# As DuckDB calls them; they must live as long as the program.
+_release_schema = _RELEASE_SCHEMA(_release)
+_release_array = _RELEASE_ARRAY(_release)
+_release_stream = _RELEASE_STREAM(_release_reader)
+_schema_callback, _next_callback, _error_callback = (
+    _GET_SCHEMA(_get_schema),
+    _GET_NEXT(_get_next),
+    _GET_ERROR(_get_error),
+)
+
+
+def _fill_schema(schema: _Schema, form: bytes, name: bytes, columns: Sequence[tuple[str, str]]) -> None:
+    children = [_Schema() for _ in columns]
+    for child, (column, kind) in zip(children, columns, strict=True):
+        _fill_schema(child, _FORMATS[kind], column.encode(), ())
+    pointers = (POINTER(_Schema) * len(children))(*map(pointer, children))
+    schema.format, schema.name, schema.metadata, schema.flags = form, name, None, 0
+    schema.n_children, schema.children = len(children), cast(pointers, POINTER(POINTER(_Schema)))
+    schema.dictionary = None
+    schema.release = _release_schema
+    schema.private_data = _hold((children, pointers, form, name))
+
+
+class _Batch:
+    """Some rows, in memory that is kept until all of its columns are released."""
+
+    def __init__(self, process: Process, where: tuple[int, int] | bytes) -> None:
+        self._process = process
+        self._offset: int | None = None
+        if isinstance(where, bytes):
+            self._memory: Any = ctypes.create_string_buffer(where, len(where))
+            self.address = ctypes.addressof(self._memory)
+            return
+        self._offset, size = where
+        if process.arena is None:
+            msg = "the database is closed"
+            raise ProcessEndedError(msg)
+        self._memory = mmap.mmap(process.arena, size, offset=self._offset)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+
+    def __del__(self) -> None:
+        if self._offset is not None:
+            self._process.freed.append(self._offset)
+
+
+class _Reader:
+    """One pass over the rows."""
+
+    def __init__(self, relation: Relation) -> None:
+        self.relation = relation
+        self.failure = c_char_p(None)
+        self._number = next(_NUMBERS)
+        self._is_started = self._is_done = False
+
+    def _next(self) -> tuple[Any, ...]:
+        process, relation = self.relation.process, self.relation
+        if not self._is_started:
+            kinds = tuple(kind for _, kind in relation.columns)
+            process.ask("stream", self._number, relation.sql, kinds, relation.batch_rows)
+            self._is_started = True
+        return process.ask_plainly("next", self._number)
+
+    def fill_next(self, target: _Array) -> None:
+        """Fill in the next rows; at the end, leave a structure that counts as released."""
+        ctypes.memset(byref(target), 0, ctypes.sizeof(target))
+        if self._is_done:
+            return
+        kind, *found = self._next()
+        if kind == "end":
+            self._is_done = True
+            return
+        if kind != "batch":
+            raise error_of(kind, *found)
+        length, where, buffers = found
+        batch = _Batch(self.relation.process, where)
+        children = []
+        for numbers, text in buffers:
+            places = [None, batch.address + numbers, *([] if text < 0 else [batch.address + text])]
+            child = _Array()
+            _fill_array(child, length, places, (), batch)
+            children.append(child)
+        _fill_array(target, length, [None], children, batch)
+
+    def fail(self, error: BaseException) -> None:
+        """Record the error; DuckDB is given its number."""
+        self._is_done = True
+        if not isinstance(error, DatabaseError):
+            error = DatabaseError(f"{type(error).__name__}: {error}")
+        error = self.relation.explain(error)
+        while len(_FAILURES) >= _MOST_FAILURES:
+            with contextlib.suppress(KeyError, StopIteration):
+                del _FAILURES[next(iter(_FAILURES))]
+        _FAILURES[self._number] = error
+        self.failure = c_char_p(f"[stream {self._number}] {error.headline}".encode("utf-8", "backslashreplace"))
+
+    def end(self) -> None:
+        """DuckDB needs no more rows."""
+        if self._is_started and not self._is_done:
+            self._is_done = True
+            self.relation.process.dropped.append(self._number)
+
+
+def _fill_array(
+    target: _Array, length: int, places: Sequence[int | None], children: Sequence[_Array], batch: _Batch
+) -> None:
+    buffers = (c_void_p * len(places))(*places)
+    pointers = (POINTER(_Array) * len(children))(*map(pointer, children))
+    target.length, target.null_count, target.offset = length, 0, 0
+    target.n_buffers, target.buffers = len(places), buffers
+    target.n_children, target.children = len(children), cast(pointers, POINTER(POINTER(_Array)))
+    target.dictionary = None
+    target.release = _release_array
+    target.private_data = _hold((buffers, pointers, children, batch))
+
+
+# Libraries pass pointers to each other in capsules.
+_CAPSULE_NAME = b"arrow_array_stream"
+_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, c_void_p, c_char_p, c_void_p)(("PyCapsule_New", ctypes.pythonapi))
+_capsule_name = ctypes.PYFUNCTYPE(c_char_p, c_void_p)(("PyCapsule_GetName", ctypes.pythonapi))
+_capsule_pointer = ctypes.PYFUNCTYPE(c_void_p, c_void_p, c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+# The structures that capsules point to. DuckDB moves their contents, unless it only needed the schema.
+_MADE: dict[int, _ArrowStream] = {}
+
+
+def _drop_capsule(capsule: int) -> None:
+    stream = _MADE.pop(_capsule_pointer(capsule, _capsule_name(capsule)), None)
+    if stream is not None and stream.release:
+        _release_reader(pointer(stream))
+
+
+_dropped = ctypes.PYFUNCTYPE(None, c_void_p)(_drop_capsule)
+
+
+class Relation:
+    """Rows that DuckDB can read any number of times."""
+
+    def __init__(
+        self, process: Process, sql: str, columns: Sequence[tuple[str, str]], batch_rows: int, explain: Explain
+    ) -> None:
+        self.process = process
+        self.explain = explain
+        self.sql = sql
+        self.columns = columns
+        self.batch_rows = batch_rows
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:  # noqa: ANN401  (a capsule)
+        """Implement the Arrow PyCapsule protocol for streams."""
+        stream = _ArrowStream()
+        stream.get_schema, stream.get_next = _schema_callback, _next_callback
+        stream.get_last_error, stream.release = _error_callback, _release_stream
+        stream.private_data = _hold(_Reader(self))
+        _MADE[ctypes.addressof(stream)] = stream
+        return _new_capsule(ctypes.addressof(stream), _CAPSULE_NAME, cast(_dropped, c_void_p))

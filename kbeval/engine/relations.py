@@ -1,0 +1,146 @@
+"""The SQL that ships with kbeval: where it is located, and how a relation's file is read.
+
+In a checkout `sql/` is at the top of the repository; in an installed wheel it is the package `kbeval.sql`. Both contain
+the same files.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+# The layers of relations that numbers are computed from, in order; FOLDERS adds those that build on them.
+LAYERS = ("stored", "labels", "places", "matching", "systems", "grains", "totals")
+FOLDERS = (*LAYERS, "compare", "kept", "checks", "views", "former")
+# Templates that are filled in from the existing metrics, so they are not relations themselves.
+COMPOSED = ("query_scores", "scores", "run_totals", "slice_totals", "applicable", "compare_macro")
+_REFERENCE = re.compile(r"\b(?:FROM|JOIN)\s+([a-z_]+)", re.IGNORECASE)
+
+
+@functools.cache
+def sql_folder() -> Path:
+    """The folder of shipped SQL."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "sql"
+    return installed if installed.is_dir() else package.parent / "sql"
+
+
+def read_sql(name: str) -> str:
+    """The text of one shipped file, for example `macros.sql`."""
+    return (sql_folder() / name).read_text(encoding="utf-8")
+
+
+def compose(name: str, **parts: str) -> str:
+    """A file of `sql/totals/` with its {parts} filled in."""
+    text = without_comments(read_sql(f"totals/{name}.sql")).strip()
+    for part, sql in parts.items():
+        text = text.replace("{" + part + "}", sql)
+    return text
+
+
+def without_comments(sql: str) -> str:
+    """The statement without comments; sufficient for our own files, which have no `--` inside strings."""
+    return re.sub(r"--[^\n]*", "", sql)
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A named step of the pipeline: one file, one SELECT."""
+
+    name: str
+    sql: str
+    kind: str
+    reads: frozenset[str]
+
+
+def parse_relation(name: str, text: str) -> Relation:
+    """Read a relation's header and find what it reads from."""
+    kind = re.search(r"^-- kind: (table|view)$", text, re.MULTILINE)
+    if kind is None:
+        msg = f"{name}.sql has no '-- kind: table' or '-- kind: view'"
+        raise ValueError(msg)
+    reads = frozenset(_REFERENCE.findall(without_comments(text)))
+    return Relation(name, text, kind.group(1), reads)
+
+
+class _Relations(Mapping[str, Relation]):
+    """Every relation by name. A file is opened when its relation is requested.
+
+    A relation may have variants, `hit_places@ids.sql` next to `hit_places.sql`: the same columns, computed with less
+    work where that is sufficient. They are available as `relations()["hit_places@ids"]`, and are not listed.
+    """
+
+    def __init__(self) -> None:
+        found = {path.stem: path for path in _files(FOLDERS) if path.stem not in COMPOSED}
+        self._paths = {name: path for name, path in found.items() if "@" not in name}
+        self._variants = {name: path for name, path in found.items() if "@" in name}
+        self._read: dict[str, Relation] = {}
+
+    def __getitem__(self, name: str) -> Relation:
+        if name not in self._read:
+            path = self._variants[name] if "@" in name else self._paths[name]
+            self._read[name] = parse_relation(name.partition("@")[0], path.read_text(encoding="utf-8"))
+        return self._read[name]
+
+    def folder(self, name: str) -> str:
+        """The folder of a relation's file."""
+        return self._paths[name].parent.name
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._paths
+
+
+@functools.cache
+def _all_relations() -> _Relations:
+    return _Relations()
+
+
+def relations() -> Mapping[str, Relation]:
+    """Every relation, by name."""
+    return _all_relations()
+
+
+def layer_of(name: str) -> str:
+    """The folder of `sql/` that contains a relation's file."""
+    return _all_relations().folder(name)
+
+
+@functools.cache
+def macros() -> dict[str, str]:
+    """The statements that create the macros of `macros.sql`, by name."""
+    statements = re.split(r"^(?=CREATE MACRO )", without_comments(read_sql("macros.sql")), flags=re.MULTILINE)
+    return {statement.split("(")[0].split()[-1]: statement for statement in statements[1:]}
+
+
+@functools.cache
+def _macro_calls() -> re.Pattern[str]:
+    return re.compile(rf"\b({'|'.join(macros())})\"?\s*\(", re.IGNORECASE)
+
+
+def called_macros(sql: str) -> Iterator[str]:
+    """The macros that a statement calls, each after those that it depends on."""
+    for name in dict.fromkeys(map(str.lower, _macro_calls().findall(sql))):
+        body = macros()[name].partition(" AS")[2]
+        yield from called_macros(body)
+        yield name
+
+
+def definitions() -> dict[str, str]:
+    """All SQL between the stored rows and the numbers, by file: the meaning of a number depends on it."""
+    folder = sql_folder()
+    paths = [folder / "macros.sql", *_files((*LAYERS, "former", "traces"))]
+    return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+
+
+def _files(folders: Iterable[str]) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted((sql_folder() / folder).glob("*.sql"))

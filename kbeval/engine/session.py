@@ -1,0 +1,412 @@
+"""A session: one private DuckDB in which the relations of `sql/` are built on demand.
+
+A relation is built when it is first needed, after those it reads from, so a query about runs never parses a hit.
+Sources supply the stored tables; nothing is written back to them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+import duckdb
+
+from kbeval.engine.memory import DEFAULT_MEMORY_LIMIT, largest_row, most_threads
+from kbeval.engine.quoting import verbatim
+from kbeval.engine.relations import Relation, called_macros, macros, relations
+from kbeval.engine.spill import SpillFolder
+from kbeval.errors import WANT_OF_MEMORY, KbevalError, NotEnoughMemoryError, UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+COMPRESS_FROM_BYTES = 1_000_000_000
+COMPRESSED = "work"
+
+Result = TypeVar("Result")
+Loader = Callable[["Session"], None]
+# Which variant of a relation is to be built; None: the relation's own file.
+Choice = Callable[["Session"], str | None]
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A relation with rows in files: the SELECT that reads them, and whether there are also fresh rows.
+
+    Relations of one group have the same fresh rows, so the fresh rows of one are built from those of another.
+    """
+
+    sql: str
+    fresh: bool
+    group: str
+    # `results` is needed to select the requested rows.
+    needs_results: bool = False
+
+
+class Session:
+    """Builds relations in order and runs queries over them."""
+
+    def __init__(  # noqa: PLR0913  (settings, each with its default)
+        self,
+        *,
+        threads: int | None = None,
+        memory_limit: str | None = None,
+        expected_bytes: int = 0,
+        on_step: Callable[[str], None] | None = None,
+        reach: Sequence[Path] = (),
+        is_sparing: bool = False,
+    ) -> None:
+        """`reach`: the only folders and files that the session may read and write; by default none.
+
+        `is_sparing`: one thread, and rows are read one at a time, which takes the least memory and the most time.
+        """
+        self.is_sparing = is_sparing
+        self.largest_row = largest_row(memory_limit or DEFAULT_MEMORY_LIMIT)
+        self._is_compressed = False
+        self._loaders: dict[str, Loader] = {}
+        self._choices: dict[str, Choice] = {}
+        self._copies: dict[str, Copied] = {}
+        self._on_step = on_step
+        self._built: set[str] = set()
+        self._variants: dict[str, str] = {}
+        self._macros: set[str] = set()
+        self._spill = SpillFolder()
+        try:
+            self.connection = self._connect(threads, memory_limit or DEFAULT_MEMORY_LIMIT, expected_bytes, reach)
+        except BaseException:
+            self._spill.remove()
+            raise
+
+    def _connect(
+        self,
+        threads: int | None,
+        memory_limit: str,
+        expected_bytes: int,
+        reach: Sequence[Path],
+    ) -> duckdb.DuckDBPyConnection:
+        connection = duckdb.connect(":memory:")
+        run_interruptible(connection, lambda: self._set_up(connection, threads, memory_limit, expected_bytes, reach))
+        return connection
+
+    def _set_up(
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        threads: int | None,
+        memory_limit: str,
+        expected_bytes: int,
+        reach: Sequence[Path],
+    ) -> None:
+        connection.execute("SET memory_limit = ?", [memory_limit])
+        connection.execute("SET temp_directory = ?", [str(self._spill.path)])
+        # All processors by default; never more threads than the memory is enough for.
+        ((processors,),) = connection.execute("SELECT current_setting('threads')").fetchall()
+        self._threads = 1 if self.is_sparing else min(threads or int(processors), most_threads(memory_limit))
+        connection.execute("SET threads = ?", [self._threads])
+        # Results never depend on the order of rows, so DuckDB need not preserve it.
+        connection.execute("SET preserve_insertion_order = false")
+        # DuckDB would draw its own bar on standard output, in the middle of the data.
+        connection.execute("SET enable_progress_bar = false")
+        # The meaning of a time must not depend on the machine.
+        connection.execute("SET TimeZone = 'UTC'")
+        # Only registered relations can be read, not variables of the calling program.
+        connection.execute("SET python_enable_replacements = false")
+        # Compression costs time, which pays off only when data spills to disk.
+        if expected_bytes > COMPRESS_FROM_BYTES:
+            connection.execute(f"ATTACH ':memory:' AS {COMPRESSED} (COMPRESS)")
+            connection.execute(f"USE {COMPRESSED}")
+            self._is_compressed = True
+        if reach:
+            connection.execute(
+                "SET allowed_directories = ?", [[f"{name}/" for name in _names(filter(Path.is_dir, reach))]]
+            )
+            connection.execute("SET allowed_paths = ?", [_names(filter(Path.is_file, reach))])
+        # From here on no statement can read or write any other file, access the network or undo this.
+        connection.execute("SET enable_external_access = false")
+        self._lock(connection)
+
+    def _lock(self, connection: duckdb.DuckDBPyConnection) -> None:
+        connection.execute("SET lock_configuration = true")
+
+    def add_loaders(self, loaders: Mapping[str, Loader]) -> None:
+        """Register how stored tables are loaded when they are first needed."""
+        self._loaders.update(loaders)
+
+    def add_choices(self, choices: Mapping[str, Choice]) -> None:
+        """Register which variant of a relation is to be built; evaluated when the relation is first needed."""
+        self._choices.update(choices)
+
+    def add_copies(self, copies: Mapping[str, Copied]) -> None:
+        """Register which relations are in files, entirely or in part."""
+        self._copies.update(copies)
+
+    def fresh_name(self, name: str) -> str:
+        """The relation with those rows of another that are in no file."""
+        return f"fresh_{name}" if name in self._copies else name
+
+    def need(self, *names: str) -> None:
+        """Build these relations, after those they read from."""
+        for name in names:
+            if name in self._built:
+                continue
+            if name in self._loaders:
+                self._step(f"reading {name.removeprefix('stored_').replace('_', ' ')}")
+                self._loaders[name](self)
+            elif name in relations():
+                variant = self._choices[name](self) if name in self._choices else None
+                self._variants[name] = name if variant is None else f"{name}@{variant}"
+                self._need_relation(relations()[self._variants[name]])
+            else:
+                msg = f"there is no relation {name!r}"
+                raise UsageError(msg)
+            self._built.add(name)
+
+    def _need_relation(self, relation: Relation) -> None:
+        copy = self._copies.get(relation.name)
+        if copy is None or copy.fresh:
+            known = self._loaders.keys() | relations().keys()
+            self.need(*sorted(relation.reads & known))
+            self._step(f"building {relation.name.replace('_', ' ')}")
+            self._build(self.fresh_name(relation.name), relation.kind, self._fresh_sql(relation))
+        if copy is not None:
+            if copy.needs_results:
+                self.need("results")
+            others = f"SELECT * FROM fresh_{relation.name}\nUNION ALL BY NAME\n" if copy.fresh else ""
+            self.execute(f"CREATE VIEW {relation.name} AS {others}{copy.sql}")
+
+    def _fresh_sql(self, relation: Relation) -> str:
+        """The relation's SELECT over fresh rows only, if some of what it reads is in files."""
+        copy = self._copies.get(relation.name)
+        if copy is None:
+            return relation.sql
+        copied = sorted(name for name in relation.reads & self._copies.keys() if self._copies[name].group == copy.group)
+        if not copied:
+            return relation.sql
+        # Inside this statement each name means the fresh rows only.
+        names = ", ".join(f"{name} AS NOT MATERIALIZED (SELECT * FROM fresh_{name})" for name in copied)
+        return f"WITH {names} SELECT * FROM (\n{relation.sql}\n) AS made"
+
+    @property
+    def handed_in(self) -> frozenset[str]:
+        """The relations that have a loader, so they are not built from a file of `sql/`."""
+        return frozenset(self._loaders)
+
+    @property
+    def built(self) -> frozenset[str]:
+        """The relations that have been built so far."""
+        return frozenset(self._built)
+
+    def variant_of(self, name: str) -> str | None:
+        """The file that a relation was built from, e.g. `hit_places@ids`; None if it has a loader."""
+        return self._variants.get(name)
+
+    def is_kept(self, name: str) -> bool:
+        """Are there rows of a relation that are read from the cache or an archive, not built from its SQL?"""
+        return name in self._copies
+
+    def _build(self, name: str, kind: str, sql: str) -> None:
+        try:
+            self.execute(f"CREATE {kind.upper()} {name} AS {sql}")
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error as error:
+            # Our own SQL is tested; the remaining cause is data that cannot be read, such as a damaged file.
+            msg = f"the stored data cannot be read (at {name}): {first_line(error)}"
+            raise KbevalError(msg) from error
+
+    @contextlib.contextmanager
+    def building(self, *names: str) -> Iterator[None]:
+        """Build relations in the background while the caller does other work without the session."""
+        with self.in_background(lambda: self.need(*names)):
+            yield
+
+    @contextlib.contextmanager
+    def in_background(self, task: Callable[[], Result]) -> Iterator[Callable[[], Result]]:
+        """Run a task with the session in the background. The yielded function waits for its result."""
+        work = _Work(task)
+        try:
+            work.start()
+            yield lambda: work.result(self.connection)
+        except BaseException:
+            work.stop(self.connection)
+            raise
+        work.result(self.connection)
+
+    def _step(self, text: str) -> None:
+        if self._on_step is not None:
+            self._on_step(text)
+
+    def execute(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
+        """Run one statement. Ctrl-C stops it, and if memory runs out the error says what to do."""
+        self.define_macros(sql)
+        return self.waiting(lambda: self.connection.execute(sql, parameters))
+
+    def define_macros(self, sql: str) -> None:
+        """Create the macros that a statement calls. Most sessions need few or none of them."""
+        for name in called_macros(sql):
+            if name not in self._macros:
+                self.connection.execute(f"CREATE OR REPLACE{macros()[name].removeprefix('CREATE')}")
+                self._macros.add(name)
+
+    def waiting(self, task: Callable[[], Result]) -> Result:
+        """Run a task that uses DuckDB. Ctrl-C stops it, and if memory runs out the error says what to do."""
+        try:
+            return run_interruptible(self.connection, lambda: _with_its_cause(task))
+        except duckdb.OutOfMemoryException as error:
+            raise NotEnoughMemoryError(self._want(error)) from error
+        except MemoryError as error:
+            raise NotEnoughMemoryError(WANT_OF_MEMORY) from error
+        except duckdb.IOException as error:
+            # Queries and scorings write only what does not fit into memory.
+            if is_full(error):
+                raise NotEnoughMemoryError(self._want(error)) from error
+            raise
+        except duckdb.FatalException as error:
+            # Running out of memory at the wrong moment is fatal to DuckDB, and the error does not say so.
+            msg = f"DuckDB aborted: {first_line(error)}; try a higher --memory-limit"
+            raise KbevalError(msg) from error
+        except UnicodeDecodeError as error:
+            # DuckDB quotes data in its messages, and may cut it in the middle of a character.
+            msg = "Invalid Input Error: a value has an unexpected form"
+            raise duckdb.InvalidInputException(msg) from error
+
+    def _want(self, error: duckdb.Error) -> str:
+        """What has run out, and what to do."""
+        if is_full(error):
+            folder = self._spill.path.parent.parent
+            why = "no space left for data that does not fit into memory"
+            return f"{why}, in {folder}: free some, choose another folder with TMPDIR, or try a higher --memory-limit"
+        return f"not enough memory: {first_line(error)}; try a higher --memory-limit"
+
+    def rows(self, sql: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
+        """All rows of a query; only for results that are always small."""
+        self.define_macros(sql)
+        return self.waiting(lambda: self.connection.execute(sql, parameters).fetchall())
+
+    def frame(self, sql: str, parameters: list[Any] | None = None) -> pl.DataFrame:
+        """A query's result as a Polars frame."""
+        self.define_macros(sql)
+        frame: pl.DataFrame = self.waiting(lambda: self.connection.sql(sql, params=parameters).pl())
+        return frame
+
+    def close(self) -> None:
+        """Discard everything and remove what was spilled to disk."""
+        try:
+            self.connection.close()
+        finally:
+            self._spill.remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Work(Generic[Result]):
+    """A task that DuckDB runs in a separate thread; the caller can wait for it or stop it."""
+
+    def __init__(self, task: Callable[[], Result]) -> None:
+        self._task = task
+        self._found: list[Result] = []
+        self._failure: BaseException | None = None
+        # Wait for an event, not for the thread: after an interrupted join() a thread counts as ended.
+        self._done = threading.Event()
+        self._lock = threading.Lock()
+        self._begun = False
+        self._stopped = False
+
+    def start(self) -> None:
+        """Start it. The caller must stop it or wait for it in any case."""
+        try:
+            threading.Thread(target=self._run, name="kbeval-engine", daemon=True).start()
+        except RuntimeError as error:
+            # The only reason that Python gives for "can't start new thread" is a limit, here that on memory.
+            raise MemoryError from error
+
+    def _run(self) -> None:
+        with self._lock:
+            if self._stopped:
+                return
+            self._begun = True
+        try:
+            self._found.append(self._task())
+        except BaseException as error:  # noqa: BLE001  (raised again where the caller waits)
+            self._failure = error
+        finally:
+            self._done.set()
+
+    def result(self, connection: duckdb.DuckDBPyConnection) -> Result:
+        """Wait for the end, and return the result or raise the error."""
+        try:
+            self._done.wait()
+        except BaseException:
+            self.stop(connection)
+            raise
+        if self._failure is not None:
+            raise self._failure
+        return self._found[0]
+
+    def stop(self, connection: duckdb.DuckDBPyConnection) -> None:
+        """Interrupt DuckDB until it has stopped, even if Ctrl-C is pressed again: closing a connection that a thread
+        still uses crashes the process. A thread that has not begun by now never does anything.
+        """
+        with self._lock:
+            self._stopped = True
+        while self._begun:
+            with contextlib.suppress(KeyboardInterrupt):
+                if self._done.wait(0.05):
+                    return
+                connection.interrupt()
+
+
+def _with_its_cause(task: Callable[[], Result]) -> Result:
+    """Run a task; if it failed because of the database that it reads from, raise that error."""
+    try:
+        return task()
+    except duckdb.Error as error:
+        from kbeval.database.streams import failure_behind  # rarely needed
+
+        if (cause := failure_behind(error)) is not None:
+            raise cause from error
+        raise
+
+
+def run_interruptible(connection: duckdb.DuckDBPyConnection, task: Callable[[], Result]) -> Result:
+    """Run a task that uses DuckDB. Ctrl-C stops it, and is never reported as a problem with the data.
+
+    The main thread only waits: there DuckDB would turn the signal into an error of its own, and could be interrupted
+    in the middle of opening or closing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return task()
+    work = _Work(task)
+    try:
+        work.start()
+        return work.result(connection)
+    except KeyboardInterrupt:
+        work.stop(connection)
+        raise
+
+
+def _names(paths: Iterable[Path]) -> list[str]:
+    """The names that DuckDB checks before it opens a path: first as a pattern, then as the actual path."""
+    return sorted({name for path in paths for name in (str(path.absolute()), verbatim(path.absolute()))})
+
+
+def is_full(error: BaseException) -> bool:
+    """Is the disk full, or the quota exhausted?"""
+    return re.search(r"No space left|Disk quota|max_temp_directory_size|File too large", str(error)) is not None
+
+
+def first_line(error: BaseException) -> str:
+    """A DuckDB error without its hints and carets."""
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

@@ -1,0 +1,360 @@
+"""What makes numbers untrustworthy: rows that hold something else than they should, labels that point nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kbeval.explore.findings import Finding
+from kbeval.golden import Golden
+from kbeval.scoring.doubts import find_doubts
+from kbeval.scoring.row_checks import (
+    built_rows,
+    guessed_chunkers,
+    idless_hits,
+    misnamed_fields,
+    runs_without_hits,
+    tied_rankings,
+    unmet_axes,
+)
+from kbeval.scoring.scorer import Scoring
+from kbeval.storage.runs import REPEATED_ROW, REPEATED_RUN, UNREADABLE_KEY, KeyFault
+from kbeval.util.text import cut
+
+_LABELS = (
+    "expected_chunk_ids",
+    "expected_doc_ids",
+    "expected_spans",
+    "relevance",
+    "must_contain",
+    "forbidden",
+    "gold_claim_substr",
+    "gold_supports",
+    "answerable",
+)
+_EXAMPLES = 3
+# How findings are headed that say themselves what to do, and what remains to be said.
+_ABOUT_DOUBTS = {
+    "unreadable-config": ("runs whose configuration cannot be read", "write a JSON object into config_snapshot_json"),
+    "row-without-hits": (
+        "rows without hits",
+        "write what was retrieved into 'hits_top_k', an empty list where it was nothing",
+    ),
+    "unclear-ids": ("runs whose chunk ids are not clear", "let the hits tell, or name each index: ids are not enough"),
+    "contested-labels": ("labels whose chunker is not clear", "label by expected_spans, which need no chunk id"),
+    "hits-without-chunk": ("hits without a chunk", "give each hit its chunk_id"),
+    "unknown-hits": (
+        "runs whose hits nothing knows",
+        "make hits and labels use the same ids: they are compared as they are",
+    ),
+    "matched-by-document": (
+        "queries matched by document alone",
+        "store source_spans with the hits, or fill the table 'chunks'",
+    ),
+}
+
+
+def check_workspace(scoring: Scoring) -> list[Finding]:
+    """Hold the golden file against the database; an empty list is good news."""
+    session = scoring.session
+    session.need("bad_rows", "chunks", "documents", "hits", "results", "runs")
+    session.need("queries", "expected_chunks", "expected_docs", "repeated_hits")
+    checks = [
+        _bad_rows(scoring),
+        *_key_faults(scoring),
+        _undated_runs(scoring),
+        *_fields(scoring),
+        _hits_without_id(scoring),
+        *_guessed_chunkers(scoring),
+        *_stale_chunks(scoring),
+        _foreign_runs(scoring),
+        _reused_ids(scoring),
+        *_doubts(scoring),
+        _unmet_places(scoring),
+        _unmet_supports(scoring),
+        _malformed_citations(scoring),
+        _malformed_spans(scoring),
+        _axis_mismatches(scoring),
+        _stale_docs(scoring),
+        _finding("unknown-field", "ignored fields in the golden file", "correct their names", scoring.golden.warnings),
+        _unlabelled(scoring.golden),
+        _rows_without_golden(scoring),
+        _golden_without_rows(scoring),
+        _repeated_hits(scoring),
+        _repeated_ranks(scoring),
+        _rank_gaps(scoring),
+        _groups(scoring.golden),
+    ]
+    return [finding for finding in checks if finding.count]
+
+
+def _finding(code: str, kind: str, advice: str, found: Sequence[str], *, is_note: bool = False) -> Finding:
+    return Finding(code, kind, len(found), tuple(found[:_EXAMPLES]), advice, is_note)
+
+
+def _column(scoring: Scoring, sql: str) -> list[str]:
+    return [str(row[0]) for row in scoring.session.rows(sql)]
+
+
+def _ids_decide(scoring: Scoring) -> bool:
+    """Was it asked that chunk ids alone decide, whatever the chunkers are?"""
+    return scoring.options.match == "exact"
+
+
+# --- rows --------------------------------------------------------------------------------------------
+
+
+def _bad_rows(scoring: Scoring) -> Finding:
+    found = _column(scoring, "SELECT run_id || ' ' || query_id || ': ' || fault FROM bad_rows ORDER BY 1")
+    return _finding("unreadable-row", "unreadable rows", "repair them, or score with --skip-bad-rows", found)
+
+
+def _key_faults(scoring: Scoring) -> Iterator[Finding]:
+    def of(code: str) -> list[KeyFault]:
+        return [fault for fault in scoring.key_faults if fault.code == code]
+
+    advice = "it is not clear which of them counts, so these runs are not scored, nor checked further: keep one of each"
+    rows = [f"{fault.run_id} {fault.query_id}: {fault.count:,} rows" for fault in of(REPEATED_ROW)]
+    yield _finding(REPEATED_ROW, "queries with several rows in one run", advice, rows)
+    runs = [f"{fault.run_id}: {fault.count:,} rows in eval_runs" for fault in of(REPEATED_RUN)]
+    yield _finding(REPEATED_RUN, "runs with several rows in eval_runs", advice, runs)
+    yield _finding(
+        UNREADABLE_KEY,
+        "runs whose id or suite is not UTF-8 text",
+        "nothing can name them, so they are not scored, nor checked further: correct run_id or suite in eval_runs",
+        [fault.run_id for fault in of(UNREADABLE_KEY)],
+    )
+
+
+def _undated_runs(scoring: Scoring) -> Finding:
+    found = [f"{run.run_id}: {cut(run.created_at, 40)!r}" for run in scoring.runs if not run.is_dated]
+    advice = (
+        "it is not known where they stand among the others, so 'latest' and names by place are refused:"
+        " write created_at like 2026-03-01T14:00:00Z"
+    )
+    return _finding("undated-run", "runs whose created_at is not a time", advice, found)
+
+
+def _fields(scoring: Scoring) -> Iterator[Finding]:
+    yield _finding(
+        "rows-without-hits",
+        "runs whose rows have no hits",
+        "write what was retrieved into 'hits_top_k', an empty list where it was nothing",
+        [f"{run_id}: {text}" for run_id, text in runs_without_hits(scoring)],
+    )
+    yield _finding(
+        "misnamed-field",
+        "runs with misnamed fields",
+        "rename them in the rows: what is not there counts as missing",
+        [f"{run_id}: {text.partition(': only')[0]}" for run_id, text in misnamed_fields(scoring)],
+    )
+
+
+def _hits_without_id(scoring: Scoring) -> Finding:
+    found = [f"{run_id} {query_id}: hit {position}" for run_id, query_id, position in idless_hits(scoring)]
+    advice = "give each hit its chunk_id, doc_id, or a doc_path that the table 'documents' has"
+    return _finding("hits-without-id", "hits without any id", advice, found)
+
+
+def _guessed_chunkers(scoring: Scoring) -> Iterator[Finding]:
+    found = guessed_chunkers(scoring)
+    guessed = [
+        f"{run_id} ({version}, as the chunks that it hit)" if version else f"{run_id} (unknown)"
+        for run_id, version, source in found
+        if source != "hits"
+    ]
+    advice = "write chunker_version into the configuration of the run"
+    yield _finding("guessed-chunker", "runs whose chunker had to be guessed", advice, guessed)
+    named = [f"{run_id} ({version})" for run_id, version, source in found if source == "hits"]
+    kind = "runs whose hits name the chunker, and not their configuration"
+    yield _finding("guessed-chunker", kind, f"nothing need be done; better {advice}", named, is_note=True)
+
+
+# --- labels ------------------------------------------------------------------------------------------
+
+
+def _stale_chunks(scoring: Scoring) -> Iterator[Finding]:
+    """Expected chunks that nothing knows, and those that only the past knows."""
+    rows = built_rows(scoring, "label_chunks")
+    current = ", ".join(_column(scoring, "SELECT DISTINCT chunker_version FROM chunks ORDER BY 1"))
+    ((hits,),) = scoring.session.rows("SELECT COUNT(chunk_id) FROM hits")
+    unknown = [chunk for chunk, is_indexed, is_known, _, _ in rows if not is_indexed and not is_known]
+    advice = "no table and no run knows these ids: correct the labels"
+    if current and len(unknown) * 2 > len(rows):
+        advice = (
+            "most expected ids are unknown, so they may be those of another chunker version than"
+            f" {current}: label again, or label by expected_spans or expected_doc_ids"
+        )
+    elif not current:
+        advice = (
+            "no run retrieved these chunks, and there is no table 'chunks' to look them up in: correct those labels"
+            " that are wrong, or fill the table"
+        )
+    # Where no hit names a chunk and there is no table, there is nothing to hold the labels against.
+    yield _finding("unknown-chunks", "unknown expected chunks", advice, unknown if current or hits else [])
+    earlier = [row for row in rows if current and not row[1] and row[2]]
+    yield _earlier_chunks(scoring, [row for row in earlier if row[3]], current)
+    yield _finding(
+        "unplaced-chunks",
+        "expected chunks of which only the id is known",
+        f"they are not among the chunks of {current}, and it is not known where they stood: other chunks can be"
+        " matched with them by document alone; label by expected_spans",
+        [row[0] for row in earlier if not row[3]],
+    )
+
+
+def _earlier_chunks(scoring: Scoring, earlier: Sequence[tuple[Any, ...]], current: str) -> Finding:
+    versions = ", ".join(sorted({row[4] for row in earlier if row[4]})) or "an earlier index"
+    advice = f"they are of {versions}, the table 'chunks' now holds {current}: "
+    by_ids = _ids_decide(scoring)
+    advice += (
+        "runs made with that cannot hit them by id; leave out --match exact, or label by expected_spans"
+        if by_ids
+        else "it is known where they stood, so they are matched by span and nothing need be done"
+    )
+    found = [row[0] for row in earlier]
+    return _finding(
+        "earlier-chunks", "expected chunks of an earlier chunker or index", advice, found, is_note=not by_ids
+    )
+
+
+def _foreign_runs(scoring: Scoring) -> Finding:
+    """Runs that cannot hit what is expected by its id, because the labels are of other chunks."""
+    found = [
+        f"{run_id} ({version}; labels: {owner or 'unknown'})"
+        for run_id, version, owner, *_ in built_rows(scoring, "foreign_runs")
+    ]
+    by_ids = _ids_decide(scoring)
+    advice = "most expected chunk ids are unknown to their chunker version: "
+    advice += (
+        "these runs cannot hit them by id: leave out --match exact, or label by expected_spans"
+        if by_ids
+        else "these runs are matched by where hits and labels stand, and nothing need be done"
+    )
+    return _finding("foreign-run", "runs made with another chunker than the labels", advice, found, is_note=not by_ids)
+
+
+def _reused_ids(scoring: Scoring) -> Finding:
+    found = [f"{chunk} ({places} places)" for chunk, places in built_rows(scoring, "reused_ids")]
+    advice = "a label means the text that its id stood for first: if another is meant, label by expected_spans"
+    return _finding("reused-ids", "expected chunk ids that stood for different text", advice, found)
+
+
+def _doubts(scoring: Scoring) -> Iterator[Finding]:
+    """What casts doubt on the numbers of runs, as `score` says it."""
+    found: dict[str, list[str]] = {}
+    for code, run_id, text in find_doubts(scoring):
+        if code != "reused-ids":
+            found.setdefault(code, []).append(f"{run_id}: {text}")
+    for code, texts in found.items():
+        kind, advice = _ABOUT_DOUBTS[code]
+        # Where no place is known the document decides, as it should; the numbers mean less, and are not wrong.
+        yield _finding(code, kind, advice, texts, is_note=code == "matched-by-document")
+
+
+def _unmet_places(scoring: Scoring) -> Finding:
+    """expected_spans that no hit can meet, because their document is unknown or ends before them."""
+    found = []
+    if scoring.golden.has_span_labels:
+        for query_id, place, doc_id, is_known, reach in built_rows(scoring, "unmet_places"):
+            why = f"nothing known of it reaches beyond {reach:,.0f}" if is_known else "nothing knows this document"
+            found.append(f"{query_id}, {place}, {cut(doc_id, 60)}: {why}")
+    advice = "no hit can be found there: correct the document or the position"
+    return _finding("unmet-places", "expected_spans that no hit can meet", advice, found)
+
+
+def _unmet_supports(scoring: Scoring) -> Finding:
+    """Supports at paths that no hit of any run has: either never retrieved, or spelt otherwise."""
+    found: list[str] = []
+    if scoring.golden.has("gold_supports"):
+        found = [f"{path} (first {query_id})" for path, query_id in built_rows(scoring, "unmet_supports")]
+    advice = "no run retrieved any of these files: write rel_path as the retrieved chunks do"
+    return _finding("unmet-supports", "supports at paths that no run knows", advice, found)
+
+
+def _axis_mismatches(scoring: Scoring) -> Finding:
+    found = [f"{run_id}: {text}" for run_id, text in unmet_axes(scoring)]
+    advice = "write expected_spans by the kind of position that the hits have, or store that kind with the hits"
+    return _finding("axis-mismatch", "labels by a kind of position that hits do not have", advice, found)
+
+
+def _malformed_citations(scoring: Scoring) -> Finding:
+    found = [
+        f"{run_id} {query_id}: citation {number}"
+        for run_id, query_id, number in built_rows(scoring, "malformed_citations")
+    ]
+    advice = (
+        "they count as unresolved: give each a known kind, with an end that is not before its start, or the path alone"
+    )
+    return _finding("malformed-citation", "malformed citations", advice, found)
+
+
+def _malformed_spans(scoring: Scoring) -> Finding:
+    found = [
+        f"{run_id} {query_id}: hit {number}" for run_id, query_id, number in built_rows(scoring, "malformed_spans")
+    ]
+    advice = "such a span says nothing about where the hit stands: give it a known kind, and an end after its start"
+    return _finding("malformed-span", "hits with malformed source_spans", advice, found)
+
+
+def _stale_docs(scoring: Scoring) -> Finding:
+    found = [doc_id for (doc_id,) in built_rows(scoring, "unknown_docs")]
+    advice = "no table and no run knows these ids: correct the labels"
+    return _finding("unknown-docs", "unknown expected documents", advice, found)
+
+
+def _unlabelled(golden: Golden) -> Finding:
+    found = [str(entry["id"]) for entry in golden.entries if not any(label in entry for label in _LABELS)]
+    advice = "nothing can be scored on them: add expected_chunk_ids, expected_doc_ids, must_contain or answerable"
+    return _finding("unlabelled", "unlabelled queries", advice, found)
+
+
+def _rows_without_golden(scoring: Scoring) -> Finding:
+    found = [f"{run_id} {query_id}" for run_id, query_id in built_rows(scoring, "rows_without_query")]
+    return _finding(
+        "row-without-query",
+        "rows without a golden query",
+        "they count in totals only: is it the right golden file?",
+        found,
+    )
+
+
+def _golden_without_rows(scoring: Scoring) -> Finding:
+    found = [f"{run_id} {query_id}" for run_id, query_id in built_rows(scoring, "queries_without_row")]
+    advice = (
+        "the run never asked them, and each counts as zero: run it again"
+        if scoring.options.missing == "zero"
+        else "the run never asked them, and they are not averaged in: run it again, or score with --missing zero"
+    )
+    return _finding("query-without-row", "golden queries without a row", advice, found)
+
+
+def _repeated_hits(scoring: Scoring) -> Finding:
+    found = [f"{run_id} {query_id}: {chunk}" for run_id, query_id, chunk in built_rows(scoring, "repeated_chunks")]
+    return _finding(
+        "repeated-hit",
+        "repeated hits",
+        "a chunk counts once, at its best rank: the retriever should not repeat it",
+        found,
+    )
+
+
+def _repeated_ranks(scoring: Scoring) -> Finding:
+    found = [f"{run_id} {query_id}: rank {rank}" for run_id, query_id, rank in tied_rankings(scoring)]
+    advice = "each hit takes a place of its own, in the order of ranks and then of the list: give each hit its own rank"
+    return _finding("repeated-rank", "rankings with repeated ranks", advice, found)
+
+
+def _rank_gaps(scoring: Scoring) -> Finding:
+    found = [
+        f"{run_id} {query_id}: ranks to {last} in {count} hits"
+        for run_id, query_id, last, count in built_rows(scoring, "rank_gaps")
+    ]
+    return _finding(
+        "rank-gap", "ranks with gaps", "ranks are taken as stored: hits may have been dropped after ranking", found
+    )
+
+
+def _groups(golden: Golden) -> Finding:
+    advice = "queries of one group ask the same thing, so they must expect the same documents"
+    return _finding("group-mismatch", "groups that disagree", advice, golden.group_faults)

@@ -1,0 +1,66 @@
+"""`compare(a, b)` in a question: the rows of `kbeval compare`, made for the two runs that it names.
+
+They are made by the comparison itself, in a session of its own: two runs are matched as they must be (by spans where
+their chunkers differ), whatever the session around them does, and no other run is read.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kbeval.compare.run import CompareOptions, compared_rows
+from kbeval.errors import UsageError
+from kbeval.golden import Golden
+
+if TYPE_CHECKING:
+    from kbeval.engine.session import Session
+    from kbeval.scoring.scorer import ScoreOptions
+
+_MACRO = (
+    "CREATE MACRO compare(first_run, second_run) AS TABLE SELECT * EXCLUDE (first_name, second_name) FROM comparisons"
+    " WHERE first_name = first_run AND second_name = second_run"
+)
+
+
+class Comparisons:
+    """The comparisons that a session has by now."""
+
+    def __init__(self, database: str | os.PathLike[str], options: ScoreOptions) -> None:
+        scoring = replace(options, lazily=False)
+        # A question is answered; what speaks against the comparison is said next to the answer.
+        self._options = CompareOptions(scoring, ignore_invariants=True, skip_bad_rows=True)
+        self._database = database
+        self._made: set[tuple[str, str]] = set()
+        self._warnings: dict[str, None] = {}
+
+    def make(self, session: Session, golden: Golden | None, pairs: Collection[tuple[str, str]]) -> None:
+        """Make those that are not there yet. The runs are named as everywhere: by id, prefix, `latest`."""
+        if pairs and golden is None:
+            msg = "compare(a, b) is about labels, and no golden file is named: name it with --golden FILE"
+            raise UsageError(msg)
+        for first, second in sorted(set(pairs) - self._made):
+            rows, warnings = compared_rows(first, second, db=self._database, golden=golden, options=self._options)
+            session.connection.register("arriving", rows.to_arrow())
+            try:
+                columns = "SELECT $1::VARCHAR AS first_name, $2::VARCHAR AS second_name, * FROM arriving"
+                how = "INSERT INTO comparisons BY NAME" if self._made else "CREATE TABLE comparisons AS"
+                session.execute(f"{how} {columns}", [first, second])
+            finally:
+                session.connection.unregister("arriving")
+            if not self._made:
+                session.execute(_MACRO)
+            self._made.add((first, second))
+            self._warnings.update(dict.fromkeys(f"compare {first} {second}: {warning}" for warning in warnings))
+
+    def forget(self) -> None:
+        """The session is gone."""
+        self._made.clear()
+
+    def take_warnings(self) -> list[str]:
+        """What must be said next to the answers, once."""
+        found = list(self._warnings)
+        self._warnings.clear()
+        return found

@@ -1,0 +1,155 @@
+"""All relations of a database's runs as one DuckDB file, for any client that opens such files.
+
+Tables are copied in batches, so memory stays bounded. The file is made under another name and takes its place when it
+is whole. The session itself cannot write files; a second connection does, to which the rows are streamed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from kbeval.engine.memory import DEFAULT_MEMORY_LIMIT, most_threads
+from kbeval.engine.quoting import quoted
+from kbeval.engine.relations import called_macros, macros, read_sql
+from kbeval.engine.session import Session, first_line
+from kbeval.errors import KbevalError, UsageError
+from kbeval.explore.explorer import BATCH_ROWS, Explorer
+from kbeval.explore.tables import reads_of, tables
+from kbeval.scoring.run_tables import compare_macro
+from kbeval.scoring.scorer import ScoreOptions
+from kbeval.util.files import check_target, whole_database
+
+# Steps on the way that hold stored rows once more, or pieces that are of no use by themselves.
+_LEFT_OUT = frozenset(("parsed", "parsed_hits", "anchor_rows", "span_pieces", "span_sets", "shared_text"))
+# Views in the session that are worth their space as tables: what people look at first.
+_ALWAYS_TABLES = frozenset(("scores", "hits", "results"))
+
+
+def export_duckdb(
+    explorer: Explorer,
+    path: Path,
+    *,
+    options: ScoreOptions,
+    replace: bool = False,
+    never: Sequence[str | os.PathLike[str]] = (),
+) -> list[str]:
+    """Write the file; returns the names of the tables and views in it."""
+    _check_may_go(path, check_target(path, never), replace)
+    with whole_database(path, never) as draft, _target(draft, options) as target:
+        # Each helper after those that it calls.
+        for helper in dict.fromkeys(called_macros(read_sql("macros.sql"))):
+            target.execute(macros()[helper])
+        names = [name for name in _in_order() if name not in _LEFT_OUT]
+        explorer.make(*names)
+        for name in names:
+            _copy(explorer.session, target, name)
+        target.execute(compare_macro())
+    return names
+
+
+def _in_order() -> list[str]:
+    """Every relation after those that it reads from."""
+    found: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name in found or name not in tables():
+            return
+        for other in sorted(reads_of(name)):
+            if other != name:
+                visit(other)
+        found[name] = None
+
+    # What the views read comes before them, the scores included.
+    for name in sorted(tables(), key=lambda name: tables()[name].layer == "views"):
+        visit(name)
+    return list(found)
+
+
+def _copy(session: Session, target: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Make one relation in the file: a view where it is one, else a table."""
+    ((view,),) = session.rows(
+        "SELECT (SELECT sql FROM duckdb_views() WHERE view_name = $1 AND NOT internal AND NOT temporary)", [name]
+    )
+    # What is read from the columnar copy is a view here, and must be rows there.
+    stays_view = view is not None and name not in _ALWAYS_TABLES and "read_parquet" not in str(view)
+    if stays_view and _copy_view(target, name, str(view)):
+        return
+    described = session.rows(f'DESCRIBE "{name}"')
+    # A column that is null everywhere has no type of its own.
+    types = {'"NULL"': "INTEGER"}
+    columns = ", ".join(f"{quoted(row[0])} {types.get(row[1], row[1])}" for row in described)
+    target.execute(f"CREATE TABLE {quoted(name)} ({columns})")
+    connection = session.connection
+    reader = connection.sql(f"SELECT * FROM {quoted(name)}").to_arrow_reader(BATCH_ROWS)
+    target.register("arriving", reader)
+    try:
+        # Ctrl-C reaches the reading side, and the writing side fails with it.
+        session.waiting(lambda: target.execute(f"INSERT INTO {quoted(name)} SELECT * FROM arriving"))
+    finally:
+        target.unregister("arriving")
+        reader.close()
+
+
+def _copy_view(target: duckdb.DuckDBPyConnection, name: str, sql: str) -> bool:
+    """Not where it reads something that the file does not have; then its rows are copied."""
+    try:
+        target.execute(sql)
+        target.execute(f"DESCRIBE {quoted(name)}").fetchall()
+    except duckdb.Error:
+        with contextlib.suppress(duckdb.Error):
+            target.execute(f"DROP VIEW IF EXISTS {quoted(name)}")
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def _target(draft: Path, options: ScoreOptions) -> Iterator[duckdb.DuckDBPyConnection]:
+    try:
+        settings: dict[str, Any] = {"memory_limit": options.memory_limit or DEFAULT_MEMORY_LIMIT}
+        settings["threads"] = min(options.threads or os.cpu_count() or 1, most_threads(options.memory_limit))
+        settings["preserve_insertion_order"] = False
+        settings["temp_directory"] = str(draft.parent / "spill")
+        with duckdb.connect(str(draft), config=settings) as connection:
+            connection.execute("SET python_enable_replacements = false")
+            yield connection
+            connection.execute("CHECKPOINT")
+    except duckdb.InterruptException:
+        raise
+    except duckdb.Error as error:
+        msg = f"the file cannot be written: {first_line(error)}"
+        raise KbevalError(msg) from error
+
+
+def _check_may_go(path: Path, real: Path, replace: bool) -> None:
+    """A DuckDB file may be overwritten where that was asked for; anything else may be of value."""
+    # DuckDB would take what is in there for the newest changes of our file.
+    if Path(f"{real}.wal").exists():
+        msg = f"{path}.wal is there: another program has the file open, or left it unfinished; close or delete it"
+        raise UsageError(msg)
+    if real.is_dir():
+        msg = f"{path} is a directory; name a file"
+        raise UsageError(msg)
+    if not real.exists():
+        return
+    if not replace:
+        msg = f"{path} is there already; --replace overwrites it"
+        raise UsageError(msg)
+    if not real.is_file():
+        msg = f"{path} is not a file; name one"
+        raise UsageError(msg)
+    try:
+        with real.open("rb") as file:
+            head = file.read(12)
+    except OSError as error:
+        msg = f"{path} cannot be read: {error.strerror}"
+        raise UsageError(msg) from error
+    # After a checksum.
+    if head and head[8:] != b"DUCK":
+        msg = f"{path} is not a DuckDB file, so --replace leaves it alone; name another, or delete it"
+        raise UsageError(msg)

@@ -1,0 +1,236 @@
+"""How one number of one query came about: every step from the stored row to the number that is stored for the run.
+
+The steps are the relations that scoring itself builds, in its own session, cut down to the rows of one query. Which of
+them matter is read from their SQL (`kbeval.engine.lineage`): from the columns that the metric names back to the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kbeval.explore.explorer import prepare
+from kbeval.explore.filling import conjuncts, filled_in
+from kbeval.explore.inspect import no_row
+from kbeval.explore.steps import Step, Steps
+from kbeval.metrics.names import Name, Names
+from kbeval.scoring.aggregate import numbers_of, run_totals
+
+if TYPE_CHECKING:
+    from kbeval.metrics.catalogue import Metric
+    from kbeval.scoring.scorer import Scoring
+
+# Of a grain with more rows than this, the expression is filled in for the first ones.
+MOST_FILLED = 10
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a metric's condition: as it is written, with the values of the query, and whether it holds."""
+
+    text: str
+    with_values: str
+    # None: it is null, and so does not hold.
+    holds: bool | None
+
+
+@dataclass(frozen=True)
+class Total:
+    """What became of the values of all queries: the run's number."""
+
+    n_queries: int
+    n_scored: int
+    n_not_applicable: int
+    # As it was added up: the exact sum, or a count, or two percentiles and the sum.
+    made_of: tuple[str, ...]
+    arithmetic: str
+    # As scoring writes them now, by the number's own name; null: no query has a value.
+    numbers: Mapping[str, float | int | None]
+    # As they are stored; empty: the run has not been scored.
+    stored: Mapping[str, float | int | None]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything between a stored row and a number."""
+
+    run_id: str
+    query_id: str
+    # The number's own name, `hit_at_k.5`; the metric's, where it stands for several.
+    name: str
+    metric: Metric
+    metric_file: str
+    notes: tuple[str, ...]
+    steps: tuple[Step, ...]
+    condition: tuple[Part, ...]
+    applies: bool
+    expression: str
+    # The expression with the values of each row of the grain filled in.
+    filled: tuple[str, ...]
+    n_grain_rows: int
+    # The query's value; None: the metric does not apply, or is null.
+    score: float | None
+    total: Total
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "run_id": self.run_id,
+            "query_id": self.query_id,
+            "metric": self.name,
+            "summary": self.metric.summary,
+            "notes": list(self.notes),
+            "steps": [step.to_dict() for step in self.steps],
+            "definition": {
+                "file": self.metric_file,
+                "grain": self.metric.grain,
+                "condition": [vars(part) for part in self.condition],
+                "applies": self.applies,
+                "expression": self.expression,
+                "filled": list(self.filled),
+                "n_rows": self.n_grain_rows,
+            },
+            "score": self.score,
+            "total": {
+                **vars(self.total),
+                "made_of": list(self.total.made_of),
+                "numbers": dict(self.total.numbers),
+                "stored": dict(self.total.stored),
+            },
+        }
+
+
+def explain_number(scoring: Scoring, text: str, query_id: str) -> Explanation:
+    """Explain a number of one query of the only run in the session, which has built nothing yet.
+
+    Raises UsageError where there is no such number, or the query has no row in the run that counts.
+    """
+    (run,) = scoring.runs
+    names = Names(scoring.catalogue)
+    metric, column, numbers = _named(names, text)
+    prepare(scoring)
+    session = scoring.session
+    session.need("query_scores", metric.grain, "bad_rows")
+    stored_row = scoring.source.result_json(run.run_id, query_id)
+    found = session.rows("SELECT result_no FROM per_query WHERE query_id = $1", [query_id])
+    if not found:
+        raise no_row(scoring, query_id)
+    ((result_no,),) = found
+    condition = _condition(scoring, metric, result_no)
+    applies = all(part.holds for part in condition)
+    expression = metric.expression_at(column.k)
+    steps = Steps(scoring, result_no, query_id)
+    grain_rows = steps.values_of(metric.grain)
+    return Explanation(
+        run_id=run.run_id,
+        query_id=query_id,
+        name=numbers[0].long if len(numbers) == 1 else metric.name,
+        metric=metric,
+        metric_file=f"sql/metrics/{metric.name}.sql" if metric.origin == "kbeval" else metric.origin,
+        notes=tuple(_notes(scoring, result_no, query_id)),
+        steps=tuple(steps.behind(metric, expression, stored_row)),
+        condition=tuple(condition),
+        applies=applies,
+        expression=expression,
+        filled=tuple(filled_in(expression, row, metric.grain) for row in grain_rows[:MOST_FILLED]) if applies else (),
+        n_grain_rows=len(grain_rows),
+        score=_score(scoring, column, result_no),
+        total=_total(scoring, metric, column, numbers),
+    )
+
+
+def _named(names: Names, text: str) -> tuple[Metric, Name, Sequence[Name]]:
+    """A metric, what a query has of it, and the numbers of a run that a name means."""
+    metric, numbers = names.metric(text), names.numbers(text)
+    if numbers[0].part is not None:
+        return metric, metric.columns[0], numbers
+    number = names.number(text)
+    return metric, number, [number]
+
+
+def _notes(scoring: Scoring, result_no: int, query_id: str) -> list[str]:
+    """What is unusual about the row."""
+    found = []
+    if result_no < 0:
+        found.append("the run has no row for this query, which counts as a row in which nothing was found or answered")
+    for (fault,) in scoring.session.rows("SELECT fault FROM bad_rows WHERE result_no = $1", [result_no]):
+        found.append(f"the stored row cannot be read ({fault}): it counts as a failed query without hits")
+    if scoring.golden.get(query_id) is None:
+        found.append("the query is not in the golden file, so it has no labels and counts in totals only")
+    return found
+
+
+def _condition(scoring: Scoring, metric: Metric, result_no: int) -> list[Part]:
+    """The parts of a metric's condition, all of which must hold."""
+    session = scoring.session
+    columns = [row[0] for row in session.rows("DESCRIBE per_query")]
+    (values,) = session.rows("SELECT * FROM per_query WHERE result_no = $1", [result_no])
+    row = dict(zip(columns, values, strict=True))
+    parts = conjuncts(session, metric.condition)
+    holding = ", ".join(f"CAST((\n{part}\n) AS BOOLEAN)" for part in parts)
+    (holds,) = session.rows(f"SELECT {holding} FROM per_query WHERE result_no = $1", [result_no])
+    return [Part(part, filled_in(part, row, "per_query"), is_held) for part, is_held in zip(parts, holds, strict=True)]
+
+
+def _score(scoring: Scoring, column: Name, result_no: int) -> float | None:
+    if column not in scoring.columns:
+        return None
+    sql = f'SELECT "{column.name}" FROM query_scores WHERE result_no = $1'
+    ((value,),) = scoring.session.rows(sql, [result_no])
+    return None if value is None else float(value)
+
+
+def _total(scoring: Scoring, metric: Metric, column: Name, numbers: Sequence[Name]) -> Total:
+    """The run's number, as scoring makes it."""
+    (run,) = scoring.runs
+    totals = {run_id: found for run_id, _, found in run_totals(scoring)}.get(run.run_id, {})
+    values, _, exact = numbers_of(scoring, totals, run)
+    made_of, scored, skipped = totals.get(column.name, ([], 0, 0))
+    if column.name not in totals:
+        ((skipped,),) = scoring.session.rows("SELECT COUNT(*) FROM query_scores")
+    written = values.get(metric.name)
+    now = {
+        number.long: written.get(number.part if number.k is None else number.k)
+        if isinstance(written, dict)
+        else written
+        for number in numbers
+    }
+    aggregate = run.aggregate()
+    stored = aggregate.to_dict() if aggregate is not None else {}
+    return Total(
+        n_queries=scored + skipped,
+        n_scored=scored,
+        n_not_applicable=skipped,
+        made_of=tuple(map(_plain, made_of if scored else ())),
+        arithmetic=_arithmetic(metric, made_of, scored, [exact.get(number.long) for number in numbers]),
+        numbers=now,
+        stored={number.long: _stored(stored, number) for number in numbers} if stored else {},
+    )
+
+
+def _stored(stored: Mapping[str, Any], number: Name) -> Any:  # noqa: ANN401  (whatever is stored)
+    found = stored.get(number.metric)
+    return found.get(number.part or str(number.k)) if isinstance(found, dict) else found
+
+
+def _arithmetic(metric: Metric, made_of: Sequence[Any], scored: int, exact: Sequence[Any]) -> str:
+    """How the values become the number, with the numbers filled in."""
+    if not scored:
+        none = "there is no number" if metric.if_empty is None else f"{metric.if_empty:g} stands for that"
+        return f"no query of the run has a value: {none}"
+    if metric.aggregation == "count":
+        return f"{made_of[0]:,} of {scored:,} values are not 0"
+    if metric.aggregation == "sum":
+        return f"the sum of {scored:,} values is {_plain(made_of[0])}"
+    if metric.aggregation == "percentiles":
+        p50, p95, total = map(_plain, made_of)
+        return f"of {scored:,} values the median is {p50}, the 95th percentile {p95}, and the sum {total}"
+    mean = "" if exact[0] is None else f" = {repr(float(exact[0])).removesuffix('.0')}"
+    return f"{_plain(made_of[0])} / {scored:,}{mean}"
+
+
+def _plain(value: Any) -> str:  # noqa: ANN401  (a number of the engine)
+    """A number with no more decimals than it needs."""
+    text = f"{value:f}" if not isinstance(value, int) else str(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,413 @@
+"""Questions in SQL over all runs of a database, read-only.
+
+Whatever is asked, only the relations that the question names are made, and what those are made from. Nothing that is
+asked can change the database, touch a file or reach the network: `kbeval.engine.guard` lets questions through and
+nothing else, they run in a read-only transaction, and the engine itself is shut off from the world.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+
+from kbeval.engine.guard import Statement, query_error, read_statements
+from kbeval.engine.memory import limiting
+from kbeval.engine.session import Session
+from kbeval.errors import WANT_OF_MEMORY, NotEnoughMemoryError, UsageError
+from kbeval.explore.compare_table import Comparisons
+from kbeval.explore.tables import COMPARE, FORMER, Table, read_by, tables
+from kbeval.golden import Golden, load_golden
+from kbeval.scoring.scorer import ScoreOptions, Scoring, open_scoring
+from kbeval.storage.database_file import refuse_database
+from kbeval.storage.new_database import make_database
+from kbeval.storage.run_config import shown_configs
+from kbeval.storage.sqlite import load_runs
+from kbeval.util.drafts import draft_folder
+from kbeval.util.text import counted, did_you_mean
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+BATCH_ROWS = 10_000
+BATCH_CHARACTERS = 20_000_000
+FEW_ROWS = 100
+_ZONED = "TIMESTAMP WITH TIME ZONE"
+
+
+@dataclass(frozen=True)
+class Schema:
+    """A table and its columns: name and type of each."""
+
+    table: Table
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The rows of an answer, a batch at a time; they can be gone through once."""
+
+    columns: tuple[str, ...]
+    batches: Iterator[list[tuple[Any, ...]]]
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """All rows that are left; for answers that are small by nature."""
+        return [row for batch in self.batches for row in batch]
+
+
+# --- asking --------------------------------------------------------------------------------------
+
+
+class Explorer:
+    """Answers questions about all runs of a database. See `open_explorer`."""
+
+    def __init__(
+        self,
+        database: str | os.PathLike[str],
+        golden: Golden | str | os.PathLike[str] | None,
+        options: ScoreOptions,
+    ) -> None:
+        self.database = Path(database)
+        self.golden = golden
+        # The golden file is read when something is made from it.
+        self._labels = golden if isinstance(golden, Golden) else None
+        self._options = replace(options, lazily=True)
+        self._stack = contextlib.ExitStack()
+        self._open: Scoring | None = None
+        self._is_released = False
+        self._is_closed = False
+        self._outline: Outline | None = None
+        self._comparisons = Comparisons(self.database, options)
+        self._told_matching = False
+        # The options that say how to score, as they were given, for a command that is recommended.
+        self.said_how = ""
+        self._warnings: dict[str, None] = {}
+
+    # The session and its snapshot are made when they are first needed, and anew when they are of no use any more.
+
+    @property
+    def scoring(self) -> Scoring:
+        """The open session over all runs."""
+        if self._is_closed:
+            msg = "this explorer is closed; ask within the 'with' block of open_explorer"
+            raise UsageError(msg)
+        if self._open is not None and self._is_released:
+            self._is_released = False
+            try:
+                is_same = self._open.source.resume()
+            except BaseException:
+                self.forget()
+                raise
+            if not is_same:
+                self.forget()
+        if self._open is None:
+            self._open = self._stack.enter_context(open_scoring(self.database, self._labels, None, self._options))
+            prepare(self._open)
+            self._warnings.update(dict.fromkeys(left_out(self._open)))
+        return self._open
+
+    @property
+    def session(self) -> Session:
+        """The engine's session."""
+        return self.scoring.session
+
+    def forget(self) -> None:
+        """Drop everything that was made; the next question starts anew."""
+        self._open, self._is_released = None, False
+        self._comparisons.forget()
+        self._stack.close()
+
+    def release(self) -> None:
+        """Let other programs write to the database until the next question. If they do, everything is read anew."""
+        if self._open is not None and not self._is_released:
+            self._open.source.release()
+            self._is_released = True
+
+    def close(self) -> None:
+        """End it."""
+        self._is_closed = True
+        if self._outline is not None:
+            self._outline.close()
+        self.forget()
+
+    @contextlib.contextmanager
+    def within_memory(self) -> Iterator[None]:
+        """Hold whatever is asked to the memory limit: its text, its functions and its answer."""
+        # What a session takes by itself is there before anything is asked.
+        _ = self.session
+        try:
+            with limiting(self._options.memory_limit):
+                yield
+        except MemoryError as error:
+            self.forget()
+            raise NotEnoughMemoryError(WANT_OF_MEMORY) from error
+
+    def statements(self, sql: str) -> list[Statement]:
+        """The statements of a text; refused unless all of them only read."""
+        return read_statements(self.session.connection, sql, tables())
+
+    def one(self, sql: str) -> Statement:
+        """The one statement of a text."""
+        found = self.statements(sql)
+        if len(found) != 1:
+            msg = f"this must be one statement, not {len(found)}" if found else "there is no statement to answer"
+            raise UsageError(msg)
+        return found[0]
+
+    def needs_labels(self, statement: Statement) -> bool:
+        """Does it look at anything that is made from the golden file?"""
+        return bool(statement.compares) or any("golden_entries" in read_by(name) for name in statement.reads)
+
+    def take_warnings(self) -> list[str]:
+        """What must be said next to the answers so far, each once."""
+        found = [*self._warnings, *self._comparisons.take_warnings(), *self._matched_otherwise()]
+        self._warnings.clear()
+        return found
+
+    def _matched_otherwise(self) -> Iterator[str]:
+        """Runs whose hits are matched here in another way than in their stored numbers; said once."""
+        if self._open is None or self._told_matching or "chunk_matches" not in self._open.session.built:
+            return
+        self._told_matching = True
+        here = self._open.matching.of_runs()
+        stored = {run.run_id: run.scored_with("matching") for run in self._open.runs}
+        for way, named, other in (("exact", "by id", "by span"), ("span", "by span", "by id")):
+            differing = [run_id for run_id, found in stored.items() if found not in (None, way) and here[run_id] == way]
+            if differing:
+                some = ", ".join(differing[:3]) + (", …" if len(differing) > 3 else "")
+                yield (
+                    f"{counted(len(differing), 'run')} matched {named} here and {other} in the stored numbers ({some}):"
+                    f" --match says how, and 'kbeval score --all{self.said_how}' stores the numbers made that way"
+                )
+
+    def _read_labels(self) -> None:
+        if self._labels is None and self.golden is not None and not isinstance(self.golden, Golden):
+            self._labels = load_golden(self.golden)
+            # What was made without them may look different with them.
+            self.forget()
+
+    def make(self, *names: str) -> None:
+        """Make relations, unless they are there."""
+        # What others hand in may depend on the labels; the stored tables do not.
+        by_labels = {name for name in self.session.handed_in if not name.startswith("stored_")}
+        if any(by_labels & {name, *read_by(name)} for name in names):
+            self._read_labels()
+        try:
+            self.session.need(*names)
+        except BaseException:
+            # Part of it may have been made.
+            self.forget()
+            raise
+
+    @contextlib.contextmanager
+    def asking(self, statement: Statement) -> Iterator[Session]:
+        """A session in which the statement can be run, and nothing can be changed."""
+        if statement.compares:
+            self._read_labels()
+        self.make(*sorted(statement.reads))
+        session = self.session
+        with self.scoring.source.sharing():
+            self._comparisons.make(session, self._labels, statement.compares)
+        session.define_macros(statement.sql)
+        session.execute("BEGIN TRANSACTION READ ONLY")
+        is_lost = False
+        try:
+            yield session
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error as error:
+            # Questions read no files but those of the columnar copy: it was deleted.
+            is_lost = isinstance(error, duckdb.IOException)
+            raise query_error(error) from error
+        finally:
+            # However it ended: a transaction that failed must be ended too.
+            with contextlib.suppress(duckdb.Error):
+                session.execute("ROLLBACK")
+            if is_lost:
+                self.forget()
+
+    @contextlib.contextmanager
+    def answering(self, statement: Statement) -> Iterator[Answer]:
+        """The answer to one statement, streamed."""
+        if statement.lists_tables:
+            listed = self.listed(every=statement.lists_all)
+            rows: list[tuple[Any, ...]] = [(table.name, table.layer, table.description) for table in listed]
+            yield Answer(("name", "layer", "description"), iter([rows]))
+            return
+        with self.asking(statement) as session:
+            cursor = session.execute(statement.sql)
+            described = [(str(column[0]), str(column[1])) for column in cursor.description or ()]
+            if any(_ZONED in kind for _, kind in described):
+                cursor = session.execute(_without_zones(session, statement.sql, [kind for _, kind in described]))
+            yield Answer(unique([name for name, _ in described]), _batches(session, cursor))
+
+    @contextlib.contextmanager
+    def arrow(self, statement: Statement) -> Iterator[pa.RecordBatchReader]:
+        """The answer to one statement as Arrow batches."""
+        with self.asking(statement) as session:
+            connection = session.connection
+            yield session.waiting(lambda: connection.sql(statement.sql).to_arrow_reader(BATCH_ROWS))
+
+    def query(self, sql: str) -> Answer:
+        """The answer to one question; its rows are all in memory."""
+        with self.answering(self.one(sql)) as answer:
+            return Answer(answer.columns, iter([answer.rows()]))
+
+    def frame(self, sql: str) -> pl.DataFrame:
+        """The answer to one question as a Polars frame."""
+        statement = self.one(sql)
+        with self.asking(statement) as session:
+            return session.waiting(lambda: session.frame(statement.sql))
+
+    def tables(self) -> list[Table]:
+        """Everything that can be asked about, by its present name."""
+        return [table for table in tables().values() if table.layer != FORMER]
+
+    def listed(self, *, every: bool = False) -> list[Table]:
+        """What people ask about, or everything, for a reader: `compare(a, b)` is among it."""
+        return [table for table in (COMPARE, *self.tables()) if every or table.is_shown]
+
+    def schema(self, name: str) -> Schema:
+        """A table's columns; nothing is read for it."""
+        table = tables().get(name.lower())
+        if table is None:
+            msg = f"there is no table {name!r}{did_you_mean(name.lower(), tables()) or '; SHOW ALL TABLES lists them'}"
+            raise UsageError(msg)
+        if table.name == "query_scores":
+            self._read_labels()
+            numbers = [(column.name, "DOUBLE") for column in self.scoring.columns]
+            return Schema(table, (*Outline.KEYS, *numbers))
+        if self._outline is None:
+            self._outline = Outline(self._options)
+        return Schema(table, self._outline.columns(table.name))
+
+
+def left_out(scoring: Scoring) -> Iterator[str]:
+    """What to say about runs that are stored and cannot be asked about, one line for each."""
+    first = {fault.run_id: fault for fault in reversed(scoring.key_faults)}
+    for run_id, fault in sorted(first.items()):
+        rows = f"query {fault.query_id} has {fault.count:,} rows; keep one of each"
+        yield f"run {run_id} is left out: {fault.what if fault.query_id is None else rows}"
+
+
+def prepare(scoring: Scoring) -> None:
+    """Make scores and views relations like any other, and hide what is secret."""
+    session = scoring.session
+
+    def load_shown(session: Session) -> None:
+        shown = zip(scoring.runs, shown_configs(scoring.runs), strict=True)
+        load_runs(session, [replace(run, config_json=text) for run, text in shown])
+
+    session.add_loaders(
+        {
+            "stored_runs": load_shown,
+            "query_scores": lambda _: scoring.build_scores(),
+            "scores": lambda session: session.need("query_scores"),
+        }
+    )
+
+
+def unique(names: Sequence[str]) -> tuple[str, ...]:
+    """No two columns of an answer have the same name: `n`, `n_1`."""
+    found: list[str] = []
+    taken: set[str] = set()
+    for name in names:
+        number, new = 0, name
+        while new.lower() in taken:
+            number += 1
+            new = f"{name}_{number}"
+        taken.add(new.lower())
+        found.append(new)
+    return tuple(found)
+
+
+def _without_zones(session: Session, sql: str, kinds: Sequence[str]) -> str:
+    """The same rows, with times that have a time zone as text: Python has no such times without another library."""
+    # As the parser writes it: without comments, and without the ; at its end.
+    ((plain,),) = session.rows("SELECT json_deserialize_sql(json_serialize_sql($1))", [sql])
+    names = [f"c{place}" for place in range(len(kinds))]
+    columns = [
+        f"CAST({name} AS {kind.replace(_ZONED, 'VARCHAR')})" if _ZONED in kind else name
+        for name, kind in zip(names, kinds, strict=True)
+    ]
+    return f"SELECT {', '.join(columns)} FROM ({plain}) AS answer({', '.join(names)})"
+
+
+def _batches(session: Session, cursor: duckdb.DuckDBPyConnection) -> Iterator[list[tuple[Any, ...]]]:
+    while batch := session.waiting(lambda: _batch(cursor)):
+        yield batch
+
+
+def _batch(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    """As many rows as a batch may have, and fewer where they are large."""
+    found: list[tuple[Any, ...]] = []
+    weight, few = 0, 1
+    while len(found) < BATCH_ROWS and weight < BATCH_CHARACTERS:
+        try:
+            rows = cursor.fetchmany(min(few, BATCH_ROWS - len(found)))
+        except (OverflowError, ValueError) as error:
+            # The engine's intervals and dates reach further than those of Python.
+            msg = f"the answer holds a value beyond what can be shown ({error}); make it text: CAST(… AS VARCHAR)"
+            raise UsageError(msg) from error
+        if not rows:
+            break
+        found += rows
+        # Its rows are much alike: one of them stands for all.
+        one = len(repr(rows[-1]))
+        weight += one * len(rows)
+        few = max(1, min(FEW_ROWS, (BATCH_CHARACTERS - weight) // one))
+    return found
+
+
+class Outline:
+    """The same relations over no runs at all: their columns and types, without reading a row of anybody's."""
+
+    KEYS = (("result_no", "BIGINT"), ("run_id", "VARCHAR"), ("query_id", "VARCHAR"))
+
+    def __init__(self, options: ScoreOptions) -> None:
+        self._columns: dict[str, tuple[tuple[str, str], ...]] = {}
+        self._stack = contextlib.ExitStack()
+        folder = self._stack.enter_context(draft_folder(Path(tempfile.gettempdir()), "kbeval-"))
+        path = folder / "empty.db"
+        make_database(path)
+        # By spans, because then no relation is replaced by a simpler one.
+        options = replace(options, match="span", lazily=True, on_step=None)
+        self._scoring = self._stack.enter_context(open_scoring(path, None, None, options))
+        prepare(self._scoring)
+
+    def columns(self, name: str) -> tuple[tuple[str, str], ...]:
+        """Name and type of each column of a relation."""
+        if name not in self._columns:
+            self._scoring.session.need(name)
+            described = self._scoring.session.rows(f'DESCRIBE "{name}"')
+            self._columns[name] = tuple((row[0], row[1]) for row in described)
+        return self._columns[name]
+
+    def close(self) -> None:
+        """Remove what was made."""
+        self._stack.close()
+
+
+@contextlib.contextmanager
+def open_explorer(
+    database: str | os.PathLike[str],
+    golden: Golden | str | os.PathLike[str] | None = None,
+    options: ScoreOptions | None = None,
+) -> Iterator[Explorer]:
+    """Ask anything about all runs of a database. Without a golden file there are no labels."""
+    refuse_database(golden, database)
+    if golden is not None and not isinstance(golden, Golden) and not Path(golden).is_file():
+        # Reported at once, even if no question is about labels.
+        golden = load_golden(golden)
+    explorer = Explorer(database, golden, options or ScoreOptions())
+    try:
+        yield explorer
+    finally:
+        explorer.close()

@@ -1,0 +1,23 @@
+"""How deep the stored hits of runs go: a k beyond that says nothing new, and does not compare with a deeper run."""
+
+from __future__ import annotations
+
+from kbeval.scoring.scorer import Scoring
+from kbeval.storage.run_config import config_of, eval_k
+
+# So many rankings of one length are not an accident: the run kept so many hits.
+_ENOUGH = 10
+
+
+def stored_depths(scoring: Scoring) -> dict[str, tuple[int, bool]]:
+    """How deep each run goes that has hits, and whether it was cut there: by its configuration, or because all its
+    rankings end there. A run that asked for more hits than came back holds all that there are.
+    """
+    scoring.session.need("run_depths")
+    found = {}
+    for run_id, depth, rankings, is_even in scoring.session.rows("SELECT * FROM run_depths ORDER BY run_id"):
+        run = next(run for run in scoring.runs if run.run_id == run_id)
+        asked = eval_k(config_of(run), default=0)
+        is_cut = bool(asked) or (is_even and rankings >= _ENOUGH)
+        found[run_id] = (max(depth, asked), is_cut)
+    return found

@@ -1,0 +1,188 @@
+"""What casts doubt on numbers that look exact: ids that mean something else, hits that nothing can be found in.
+
+Each doubt has the code of a finding of `kbeval check`. `score`, `compare` and `gate` say it next to the numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from kbeval.scoring.scorer import Scoring
+from kbeval.storage.run_config import is_readable
+from kbeval.util.text import counted, cut
+
+_OF_CHUNKS = ("expected_chunk_ids", "relevance")
+
+
+class Doubt(NamedTuple):
+    """One line about one run."""
+
+    code: str
+    run_id: str
+    text: str
+
+
+def find_doubts(scoring: Scoring) -> Iterator[Doubt]:
+    """Everything that a reader of the numbers must know about how hits and labels were matched."""
+    yield from _unreadable_configurations(scoring)
+    yield from _rows_without_hits(scoring)
+    if any(scoring.golden.has(label) for label in _OF_CHUNKS):
+        yield from _unclear_ids(scoring)
+        yield from _moved_labels(scoring)
+        yield from _contested_labels(scoring)
+        yield from _nameless_hits(scoring)
+        yield from _stranger_chunks(scoring)
+    if scoring.golden.has("expected_doc_ids"):
+        yield from _stranger_docs(scoring)
+    yield from _matched_by_document(scoring)
+
+
+def _unreadable_configurations(scoring: Scoring) -> Iterator[Doubt]:
+    # A comparison says it itself.
+    if not scoring.options.together:
+        for run in scoring.runs:
+            if not is_readable(run):
+                yield Doubt("unreadable-config", run.run_id, "its configuration cannot be read: it counts as empty")
+
+
+def _rows_without_hits(scoring: Scoring) -> Iterator[Doubt]:
+    session = scoring.session
+    session.need("results")
+    # Most runs have no such row, and then nothing is read for it.
+    if not session.rows("SELECT 1 FROM results WHERE n_hits = 0 AND NOT failed LIMIT 1"):
+        return
+    session.need("rows_without_hits")
+    for run_id, rows, first in session.rows(
+        "SELECT run_id, COUNT(*), MIN(query_id) FROM rows_without_hits GROUP BY run_id ORDER BY run_id"
+    ):
+        where = f"{counted(rows, 'row')} without 'hits_top_k' (first of query {cut(first, 60)})"
+        text = f"{where}: counted as retrieving nothing"
+        yield Doubt("row-without-hits", run_id, text)
+
+
+def _unclear_ids(scoring: Scoring) -> Iterator[Doubt]:
+    for run_id, version, unclear, expected, matching in scoring.session.rows(
+        "SELECT run_id, chunker_version, n_unclear, n_expected, matching FROM run_matching WHERE n_unclear > 0"
+        " ORDER BY run_id"
+    ):
+        effect = {
+            "none": "so nothing can be matched, and the numbers about chunks are left out",
+            "exact": "and they are matched as they are",
+        }.get(matching, "and the places of the current index are taken")
+        yield Doubt(
+            "unclear-ids",
+            run_id,
+            f"{unclear:,} of {expected:,} expected chunk ids stand for other text in the index of {version} than"
+            f" before, and its hits do not say which is meant, {effect}: store source_spans with the hits, or give each"
+            " index a chunker_version or policy_hash of its own; --match exact takes the ids as they are",
+        )
+
+
+def _moved_labels(scoring: Scoring) -> Iterator[Doubt]:
+    session = scoring.session
+    if "reused_chunks" not in session.built or scoring.options.match == "span":
+        return
+    session.need("moved_labels")
+    for run_id, version, chunks, first in session.rows("SELECT * FROM moved_labels ORDER BY run_id"):
+        yield Doubt(
+            "reused-ids",
+            run_id,
+            f"{counted(chunks, 'expected chunk id')} (first {cut(first, 60)}) stand for other text in its index of"
+            f" {version} than when the labels were first seen, and ids decide: --match span compares the text",
+        )
+
+
+def _contested_labels(scoring: Scoring) -> Iterator[Doubt]:
+    session = scoring.session
+    if not session.rows("SELECT 1 FROM run_matching WHERE matching = 'span' LIMIT 1"):
+        return
+    session.need("contested_labels")
+    for run_id, version, label_version, chunks, first in session.rows("SELECT * FROM contested_labels ORDER BY run_id"):
+        yield Doubt(
+            "contested-labels",
+            run_id,
+            f"its hits name {counted(chunks, 'expected chunk')} by id (first in query {cut(first, 60)}) and are other"
+            f" text than the tables know under these ids: the labels are taken for chunks of {label_version}, and no"
+            f" table knows {version}; if they were made for {version}, the numbers of all runs by these labels are"
+            " wrong: score before the index is replaced, or label by expected_spans",
+        )
+
+
+def _nameless_hits(scoring: Scoring) -> Iterator[Doubt]:
+    session = scoring.session
+    session.need("nameless_hits", "run_matching")
+    for run_id, hits, nameless, first in session.rows(
+        "SELECT n.run_id, n.n_hits, n.n_nameless, n.query_id FROM nameless_hits AS n"
+        " JOIN run_matching AS u ON u.run_id = n.run_id"
+        " JOIN runs AS s ON s.run_id = n.run_id AND s.system IS NULL"
+        " WHERE u.matching = 'exact' ORDER BY n.run_id"
+    ):
+        yield Doubt(
+            "hits-without-chunk",
+            run_id,
+            f"{nameless:,} of {counted(hits, 'hit')} name no chunk (first in query {cut(first, 60)}), so they cannot be"
+            " an expected one by id: give each hit its chunk_id, or match by text with --match span",
+        )
+
+
+def _stranger_chunks(scoring: Scoring) -> Iterator[Doubt]:
+    """Runs matched by id that share no id with the labels, where nothing says that both are of one index."""
+    session = scoring.session
+    session.need("id_matches", "expected_chunks", "results")
+    if not session.rows(
+        "SELECT 1 FROM runs WHERE run_id NOT IN"
+        " (SELECT r.run_id FROM id_matches AS i JOIN results AS r ON r.result_no = i.result_no) LIMIT 1"
+    ):
+        return
+    session.need("stranger_chunks")
+    for run_id, hit, label, is_alike, known in session.rows("SELECT * FROM stranger_chunks ORDER BY run_id"):
+        unknown = "no hit names a chunk that a table knows" if known else "no table knows the expected ids"
+        yield Doubt(
+            "unknown-hits",
+            run_id,
+            f"no hit is an expected chunk, and {unknown} ({_compared(hit, label, is_alike)}); where they are of"
+            " different indexes, 0 means 'could not be matched': label by expected_spans, or keep the chunks in the"
+            " table 'chunks'",
+        )
+
+
+def _stranger_docs(scoring: Scoring) -> Iterator[Doubt]:
+    """Runs that bring no expected document, where no hit is in a document that anything knows."""
+    session = scoring.session
+    session.need("doc_matches", "results", "runs")
+    if not session.rows(
+        "SELECT 1 FROM runs WHERE run_id NOT IN"
+        " (SELECT r.run_id FROM doc_matches AS d JOIN results AS r ON r.result_no = d.result_no) LIMIT 1"
+    ):
+        return
+    session.need("stranger_docs")
+    for run_id, hits, named, hit, label, is_alike in session.rows("SELECT * FROM stranger_docs ORDER BY run_id"):
+        if named:
+            what = f"no hit is in a document that a table or a label knows ({_compared(hit, label, is_alike)})"
+        else:
+            what = f"none of {counted(hits, 'hit')} names its document, nor a path that the table 'documents' has"
+        text = f"{what}: a recall of 0 means 'could not be matched'; give each hit the doc_id that the labels use"
+        yield Doubt("unknown-hits", run_id, text)
+
+
+def _compared(hit: str, label: str, is_alike: bool) -> str:
+    shown = f"hits are named like {cut(hit, 40)!r}, labels like {cut(label, 40)!r}"
+    return f"{shown}, which differ in case or outer spaces alone" if is_alike else shown
+
+
+def _matched_by_document(scoring: Scoring) -> Iterator[Doubt]:
+    # A comparison says it for both runs at once.
+    if scoring.options.together or not scoring.matching.places_matter:
+        return
+    scoring.session.need("doc_matches_only")
+    for run_id, queries, by_doc, first in scoring.session.rows(
+        "SELECT * FROM doc_matches_only WHERE n_by_doc > 0 ORDER BY run_id"
+    ):
+        yield Doubt(
+            "matched-by-document",
+            run_id,
+            f"{by_doc:,} of {counted(queries, 'query', 'queries')} (first {cut(first, 60)}) matched by document alone,"
+            " because it is not known where the expected chunks or the hits stand: any hit in the right document counts"
+            " as an expected chunk",
+        )

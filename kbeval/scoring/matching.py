@@ -1,0 +1,112 @@
+"""How the hits of runs are matched.
+
+The rule itself is in `sql/matching/run_matching.sql`. Here it is found out when it need not be asked at all: mostly the
+labels are the chunks of the one chunker that there is, and then neither the places nor the chunkers of hits matter.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kbeval.engine.session import Session
+    from kbeval.golden import Golden
+    from kbeval.scoring.scorer import ScoreOptions
+
+
+class Matching:
+    """What one scoring knows about how its runs are matched."""
+
+    def __init__(
+        self, session: Session, golden: Golden, options: ScoreOptions, stored_versions: Collection[str | None]
+    ) -> None:
+        """`stored_versions`: the chunker versions that the configurations of all stored runs name, None among them."""
+        self._session = session
+        self._golden = golden
+        self._options = options
+        self._stored_versions = set(stored_versions)
+
+    @functools.cached_property
+    def places_matter(self) -> bool:
+        """Does it matter for any run where hits and labels stand?"""
+        if self._options.match == "span" or self._golden.has_span_labels:
+            return True
+        if self._options.match == "exact":
+            return False
+        self._session.need("run_matching")
+        ((by_span,),) = self._session.rows("SELECT COUNT(*) FROM run_matching WHERE matching <> 'exact'")
+        return bool(by_span)
+
+    def of_runs(self) -> dict[str, str]:
+        """How each run is matched: `exact` or `span`; `none` where nothing can decide."""
+        self._session.need("run_matching")
+        return dict(self._session.rows("SELECT run_id, matching FROM run_matching"))
+
+    @functools.cached_property
+    def is_alike(self) -> bool:
+        """Is it clear without a look at any hit that the ids of labels and hits compare, or that nothing tells?"""
+        self._session.need("version_counts")
+        ((unnamed, named, labels),) = self._session.rows(
+            "SELECT n_runs_unnamed, n_versions_named, n_labels FROM version_counts"
+        )
+        if self._options.together and (named > 1 or (named and unnamed)):
+            # Whether the chunkers of two runs differ is asked whatever the labels are.
+            return False
+        if not labels:
+            return not (self._options.together and unnamed)
+        # By id, hits that name no chunk cannot be anything that is expected.
+        return not self.names_missing and self._is_one_index
+
+    @property
+    def _is_one_index(self) -> bool:
+        """As `is_alike`, where chunks are expected and all hits name theirs."""
+        ((unnamed, named, indexed, versions, policies, unknown, gone, moved, sighted),) = self._session.rows(
+            "SELECT n_runs_unnamed, n_versions_named, n_indexed, n_versions, n_policies, n_labels_unknown,"
+            " n_chunks_gone, n_chunks_moved, n_labels_sighted FROM version_counts"
+        )
+        if versions <= 1 and policies <= 1 and not (unknown or gone or moved):
+            return not unnamed or not (self._options.together or self._hits_name_chunkers)
+        if indexed or sighted:
+            return False
+        if len(self._stored_versions) == 1 and None not in self._stored_versions:
+            return True
+        return not named and not self._hits_name_chunkers
+
+    @functools.cached_property
+    def names_missing(self) -> bool:
+        """Is there a hit that does not name its chunk?"""
+        self._session.need("hits")
+        return bool(self._session.rows("SELECT 1 FROM hits WHERE chunk_id IS NULL LIMIT 1"))
+
+    @property
+    def ids_reused(self) -> bool:
+        """Does the table use an id again, for other text than before?"""
+        self._session.need("reused_chunks")
+        return bool(self._session.rows("SELECT 1 FROM reused_chunks LIMIT 1"))
+
+    @property
+    def _hits_name_chunkers(self) -> bool:
+        self._session.need("hits")
+        return bool(self._session.rows("SELECT 1 FROM hits WHERE chunker_version IS NOT NULL LIMIT 1"))
+
+    @functools.cached_property
+    def is_configured(self) -> bool:
+        """Do the configurations say all that must be known about the chunkers of runs?"""
+        if not self.is_alike:
+            return False
+        ((unnamed, policies),) = self._session.rows("SELECT n_runs_unnamed, n_policies_of_chunks FROM version_counts")
+        return not unnamed and policies <= 1
+
+    @functools.cached_property
+    def documents_missing(self) -> bool:
+        """Is there a hit that does not name its document?"""
+        self._session.need("hits")
+        return bool(self._session.rows("SELECT 1 FROM hits WHERE doc_id IS NULL LIMIT 1"))
+
+    @functools.cached_property
+    def sizes_missing(self) -> bool:
+        """Is there a hit of which neither its own count nor the tables tell how long it is?"""
+        self._session.need("read_hits")
+        return bool(self._session.rows("SELECT 1 FROM read_hits WHERE tokens IS NULL LIMIT 1"))

@@ -1,0 +1,85 @@
+"""What must be said about how the hits of runs were matched with the labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from kbeval.util.text import counted
+
+if TYPE_CHECKING:
+    from kbeval.scoring.aggregate import Scored
+    from kbeval.scoring.scorer import Scoring
+
+
+def matching_warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
+    """Runs whose hits cannot be told right from wrong, for some queries or for all."""
+    for run_id, aggregate in scored.aggregates.items():
+        # Where nothing at all can be matched, `find_doubts` says why.
+        if aggregate.provenance["matching"] != "none" and (unmatched := aggregate.ledger.get("unmatched")):
+            yield (
+                f"run {run_id}: {counted(unmatched, 'query', 'queries')} cannot be matched, because neither the place"
+                " nor the document of their expected chunks is known; they are left out of the numbers about chunks:"
+                " score before the index is replaced, or label by expected_spans"
+            )
+    yield from _foreign_warnings(scoring)
+    yield from _complex_warnings(scoring)
+
+
+def _complex_warnings(scoring: Scoring) -> Iterator[str]:
+    """Hits and labels with more regions, or more tangled ones, than can be held against each other."""
+    if "complex_sets" not in scoring.session.built:
+        return
+    why = "has too many overlapping regions to be matched by spans; the document decides"
+    scoring.session.need("too_complex")
+    for run_id, query_id, position in scoring.session.rows(
+        "SELECT run_id, query_id, position FROM too_complex ORDER BY run_id NULLS LAST, query_id"
+    ):
+        if run_id is None:
+            yield f"query {query_id}: an expected place {why}"
+        else:
+            yield f"run {run_id}, query {query_id}: hit {position} {why}"
+
+
+def _foreign_warnings(scoring: Scoring) -> Iterator[str]:
+    """Where ids are to decide whatever the labels are: runs that cannot hit most of what is expected."""
+    for run_id, version, foreign, expected, owner in _foreign_runs(scoring, "exact"):
+        yield (
+            f"run {run_id} was made with chunker {version}, but {foreign:,} of {expected:,} expected chunks are"
+            f" {whose_chunks(owner, version)}, so it cannot hit them by id: --match auto compares the text instead"
+        )
+
+
+def _foreign_runs(scoring: Scoring, matching: str) -> list[tuple[str, str | None, int, int, str | None]]:
+    """Runs whose labels are mostly of other chunks, and that are matched this way."""
+    scoring.session.need("foreign_runs")
+    return scoring.session.rows(
+        "SELECT run_id, chunker_version, n_foreign, n_expected, owner FROM foreign_runs WHERE matching = $1"
+        " ORDER BY run_id",
+        [matching],
+    )
+
+
+def matching_notes(scoring: Scoring) -> Iterator[str]:
+    """Runs that were matched by spans because their ids do not compare with those of the labels."""
+    if scoring.options.match != "auto" or scoring.options.together:
+        return
+    scoring.session.need("run_matching")
+    nameless = "SELECT run_id FROM run_matching WHERE matching = 'span' AND is_nameless ORDER BY run_id"
+    named_otherwise = {run_id for (run_id,) in scoring.session.rows(nameless)}
+    for run_id in sorted(named_otherwise):
+        yield f"run {run_id} is matched by document and span: most of its hits name no chunk"
+    for run_id, version, foreign, expected, owner in _foreign_runs(scoring, "span"):
+        if run_id in named_otherwise:
+            continue
+        yield (
+            f"run {run_id} (chunker {version}) is matched by document and span: {foreign:,} of {expected:,} expected"
+            f" chunks are {whose_chunks(owner, version)}"
+        )
+
+
+def whose_chunks(owner: str | None, version: str | None) -> str:
+    """What is known about expected chunks that are not those of a run of this version."""
+    if owner is None:
+        return "not among the chunks of the index"
+    return f"of {owner}" if owner != version else f"of an earlier index of {owner}"

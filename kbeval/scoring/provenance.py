@@ -1,0 +1,138 @@
+"""What numbers were made from, so that it can be told later whether they are still what scoring would give.
+
+Everything that a number depends on has a short digest: the stored rows with the run's configuration, the labels, the
+metric definitions, how hits were matched, the knowledge base that citations lead to and, where places decide, where
+the expected chunks stand: other runs' hits may tell.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+from kbeval import __version__
+from kbeval.metrics.definitions import definitions_hash
+from kbeval.metrics.model import AggregateMetrics
+from kbeval.storage.digests import digest_of
+from kbeval.storage.run_config import kept_config
+
+if TYPE_CHECKING:
+    from kbeval.engine.session import Session
+    from kbeval.golden import Golden
+    from kbeval.scoring.scorer import ScoreOptions
+
+NEW, FORCED = "new", "scored again as asked"
+DATA, LABELS, DEFINITIONS = "rows changed", "labels changed", "definitions changed"
+MATCHING, CONFIGURATION = "matching changed", "configuration changed"
+KNOWLEDGE_BASE, PLACES = "chunks or documents changed", "places of expected chunks changed"
+_REASONS = {
+    "rows": DATA,
+    "config": CONFIGURATION,
+    "golden": LABELS,
+    "metrics": DEFINITIONS,
+    "match": MATCHING,
+    "min_overlap": MATCHING,
+    "overlap_of": MATCHING,
+    "missing": "missing queries count differently",
+    "knowledge_base": KNOWLEDGE_BASE,
+    "places": PLACES,
+    "label_versions": PLACES,
+}
+# What only numbers that were made by places depend on.
+_OF_PLACES = ("min_overlap", "overlap_of", "places")
+
+
+def provenance(session: Session, golden: Golden, options: ScoreOptions) -> dict[str, Any]:
+    """What is the same for all runs of one scoring."""
+    found: dict[str, Any] = {
+        "kbeval": __version__,
+        "metrics": definitions_hash(options.metrics()),
+        "golden": golden.hash,
+        "match": options.match,
+    }
+    if options.missing != "skip":
+        found["missing"] = options.missing
+    session.need("known_chunks", "documents")
+    found["knowledge_base"] = _shortened(digest_of(session, "FROM known_chunks", "FROM documents"))
+    return found
+
+
+def of_places(session: Session, options: ScoreOptions) -> dict[str, Any]:
+    """What numbers depend on that were made by places."""
+    return {"min_overlap": options.min_overlap, "overlap_of": options.overlap_of, "places": _places(session)}
+
+
+class LabelVersions:
+    """Whose chunks the labels are, where only hits of other runs tell: what `match = auto` then depends on."""
+
+    def __init__(
+        self, session: Session, golden: Golden, options: ScoreOptions, stored_versions: Collection[str | None]
+    ) -> None:
+        """`stored_versions`: the chunkers that the configurations of all stored runs name, None among them."""
+        self._session = session
+        self._matters = options.match == "auto" and golden.has("expected_chunk_ids")
+        self._several = len({version for version in stored_versions if version is not None}) > 1
+
+    def of_run(self, version: str | None) -> dict[str, str]:
+        """For a run whose configuration names this version; empty where nothing depends on it."""
+        needed = self._matters and (self._several or version is None) and self._digest
+        return {"label_versions": needed} if needed else {}
+
+    @functools.cached_property
+    def _digest(self) -> str | None:
+        self._session.need("unplaced_chunks")
+        if not self._session.rows("SELECT 1 FROM unplaced_chunks LIMIT 1"):
+            return None
+        self._session.need("label_versions")
+        return _shortened(digest_of(self._session, "FROM label_versions"))
+
+
+def of_run(rows: str, config_json: str) -> dict[str, str]:
+    """What is a run's own: its rows, by their digest, and its configuration.
+
+    Without its secrets: no number depends on them, and a digest would let others test what they guess.
+    """
+    return {"rows": rows, "config": _short(kept_config(config_json))}
+
+
+def by_places(provenance: Mapping[str, Any]) -> bool:
+    """Were numbers made by places?"""
+    return "places" in provenance
+
+
+def matched_by(provenance: Mapping[str, Any]) -> str | None:
+    """What decided which hits are right, in a word: `id`, or `span` for document and span; None where nothing says."""
+    return {"exact": "id", "span": "span"}.get(str(provenance.get("matching")))
+
+
+def _places(session: Session) -> str:
+    """Where labels stand, and hits that do not say it themselves."""
+    session.need("expected_places", "indexed_places")
+    return _shortened(digest_of(session, "FROM expected_places", "FROM indexed_places"))
+
+
+def _shortened(digest: str) -> str:
+    return digest[: len("sha256:") + 16]
+
+
+def _short(text: str) -> str:
+    return "sha256:" + hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def reasons(stored: AggregateMetrics | None, now: Mapping[str, Any]) -> list[str]:
+    """Why stored numbers are not what scoring would give now; empty where they are."""
+    if stored is None:
+        return [NEW]
+    made_from = stored.provenance
+    if "rows" not in made_from:
+        return ["scored by an older version"]
+    # How a run was matched follows from all the rest, so what places decide matters only where they did.
+    left_out = () if by_places(made_from) else _OF_PLACES
+    changed = [name for name in _REASONS if name not in left_out and made_from.get(name) != now.get(name)]
+    found = dict.fromkeys(_REASONS[name] for name in changed)
+    if PLACES in found and found.keys() & {LABELS, KNOWLEDGE_BASE, MATCHING, CONFIGURATION}:
+        # That has been said.
+        del found[PLACES]
+    return list(found)

@@ -1,0 +1,355 @@
+"""Facts → scores: an open session over some runs, and the one query that computes every metric of all of them.
+
+A run is a column, never a loop. The SQL is in `sql/`; what is composed here is only the part that depends on
+which metrics there are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self
+
+import duckdb
+
+from kbeval.engine.relations import compose
+from kbeval.engine.session import Session, first_line
+from kbeval.errors import MetricError, UsageError
+from kbeval.golden import Golden, load_golden
+from kbeval.metrics import former
+from kbeval.metrics.catalogue import PER_QUERY, Metric, catalogue
+from kbeval.metrics.names import Name
+from kbeval.scoring import run_tables
+from kbeval.scoring.expressions import Expressions
+from kbeval.scoring.matching import Matching
+from kbeval.scoring.variants import Situation, choices
+from kbeval.settings import MATCHES, MISSING, OVERLAPS_OF
+from kbeval.storage.options import ReadOptions
+from kbeval.storage.run_config import chunker_version, config_of, imported_from, own_k
+from kbeval.storage.runs import KeyFault, Run, broken_runs, chosen_runs, key_faults
+from kbeval.util.numbers import OVERLAP_TOLERANCE
+from kbeval.util.text import did_you_mean
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from kbeval.storage.source import Source
+
+SLICE_FIELDS = ("category", "difficulty", "lang", "tags", "group")
+_NUMBER_TYPE = re.compile(
+    r"U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL\(\d+,\s*\d+\)|BOOLEAN|BIGNUM|\"NULL\""
+)
+
+
+@dataclass(frozen=True)
+class ScoreOptions(ReadOptions):
+    """How to score; everything has a default."""
+
+    extra_ks: Sequence[int] = ()
+    metric_folders: Sequence[Path] = ()
+    configured_metrics: Sequence[Metric] = ()
+    by: str | None = None
+    # Runs are looked up in this suite alone; None: in all.
+    suite: str | None = None
+    # Golden queries that a run has no row for: 'skip' leaves them out, 'zero' counts them as nothing found.
+    missing: str = "skip"
+    # What makes a hit an expected chunk: 'exact', its id; 'span', the text that it shares with it; 'auto', the id
+    # unless the labels are of another chunker than the run.
+    match: str = "auto"
+    # By spans: the least share of text in common, and of which side. 'auto': of the smaller side where the label is a
+    # chunk, of the expected text where it is a span.
+    min_overlap: float = 0.5
+    overlap_of: str = "auto"
+    # The runs are compared, so all of them must be matched the same way.
+    together: bool = False
+    # Find out what to archive when the numbers are stored.
+    archive: bool = False
+    # Read no row before a relation that needs it.
+    lazily: bool = False
+    # Runs to score as they were, by the digest of their rows then, of which a copy is kept.
+    earlier_rows: Mapping[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        ks: Any = self.extra_ks
+        if not isinstance(ks, list | tuple | set | range) or not all(type(k) is int and k > 0 for k in ks):
+            msg = f"extra_ks is {ks!r}; it must be a list of whole numbers from 1 on"
+            raise UsageError(msg)
+        if self.by is not None and self.by not in SLICE_FIELDS:
+            hint = "" if "," in self.by else did_you_mean(self.by, SLICE_FIELDS)
+            msg = f"cannot slice by {self.by!r}{hint or '; name one of ' + ', '.join(SLICE_FIELDS)}"
+            raise UsageError(msg)
+        for name, known in (("match", MATCHES), ("overlap_of", OVERLAPS_OF), ("missing", MISSING)):
+            if (value := getattr(self, name)) not in known:
+                msg = f"{name} is {value!r}; it must be one of {', '.join(known)}"
+                raise UsageError(msg)
+        if not 0 < self.min_overlap <= 1:
+            msg = f"the least overlap is {self.min_overlap}; it must be above 0 and at most 1"
+            raise UsageError(msg)
+
+    def metrics(self) -> list[Metric]:
+        """Every metric to compute."""
+        return catalogue(self.metric_folders, self.configured_metrics, self.extra_ks)
+
+
+class Stored(Protocol):
+    """What a scoring asks of the source that feeds its session, and how long it is open."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def release(self) -> None: ...
+
+    def resume(self) -> bool: ...
+
+    def sharing(self) -> contextlib.AbstractContextManager[None]: ...
+
+    @property
+    def keeps_rows(self) -> bool: ...
+
+    def settled_digests(self, session: Session) -> dict[str, str]: ...
+
+    def result_json(self, run_id: str, query_id: str) -> str | None: ...
+
+    def chunk_details(self, chunk_ids: Sequence[str]) -> list[tuple[str, str, str | None, str | None]]: ...
+
+
+class Scoring:
+    """An open session over some runs of a database. Ask it for scores, aggregates, or any relation."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  (all that a scoring is of)
+        self,
+        session: Session,
+        source: Stored,
+        golden: Golden,
+        runs: Sequence[Run],
+        options: ScoreOptions,
+        stored: Sequence[Run] | None = None,
+    ) -> None:
+        """`stored`: every run of the database, where that is more than `runs`."""
+        self.source = source
+        # Why other runs, which would have been among them, are not.
+        self.key_faults: list[KeyFault] = []
+        self.golden = golden
+        self.runs = list(runs)
+        self.options = options
+        self.systems = {system for run in runs if (system := imported_from(config_of(run))) is not None}
+        # A run's own k is computed for all and kept for that run: its numbers do not depend on its company.
+        own_ks = {k for run in runs if (k := own_k(config_of(run))) is not None}
+        self.catalogue = options.metrics()
+        self.asked_ks = {metric.name: metric.ks for metric in self.catalogue}
+        self.metrics = [metric.with_ks(own_ks) for metric in self.catalogue if self._can_apply(metric)]
+        self.columns: list[Name] = [column for metric in self.metrics for column in metric.columns]
+        # Names of own metrics that aggregate the one row of a query, which is deprecated.
+        self._aggregates_of_one_row: set[str] = set()
+        self.session = session
+        session.add_loaders({"golden_entries": golden.loader(), "settings": self._load_settings})
+        session.add_loaders(run_tables.loaders(self.runs))
+        self.stored_versions = {chunker_version(config_of(run)) for run in (runs if stored is None else stored)}
+        self.matching = Matching(session, golden, options, self.stored_versions)
+        session.add_choices(choices(Situation(session, golden, self.systems, self.matching)))
+
+    def _can_apply(self, metric: Metric) -> bool:
+        """Is there anything here that it could be about? What is not would be left out anyway, and takes time."""
+        if metric.system is not None and metric.system not in self.systems:
+            return False
+        return metric.labels is None or self.golden.has(metric.labels)
+
+    def _load_settings(self, session: Session) -> None:
+        options = self.options
+        session.execute(
+            "CREATE TABLE settings AS SELECT $1::BOOLEAN AS missing_as_zero, $2::VARCHAR AS match,"
+            " $3::DOUBLE AS least_overlap, $4::VARCHAR AS overlap_of, $5::BOOLEAN AS together",
+            [
+                options.missing == "zero",
+                options.match,
+                options.min_overlap - OVERLAP_TOLERANCE,
+                options.overlap_of,
+                options.together,
+            ],
+        )
+
+    # --- scores ---------------------------------------------------------------------------------
+
+    def build_scores(self) -> None:
+        """Make `query_scores`, and `scores`: the same, one row per number."""
+        self.build_query_scores()
+        self.session.execute(f"CREATE VIEW scores AS {self._scores_sql()}")
+
+    def build_query_scores(self) -> None:
+        """Make `query_scores`, one row per query and one column per number."""
+        self.session.need(PER_QUERY, *(metric.grain for metric in self.metrics))
+        own = [metric for metric in self.metrics if metric.origin != "kbeval"]
+        expressions = Expressions(self.session)
+        for metric in own:
+            self._refuse(metric, expressions)
+            if metric.grain == PER_QUERY and self._is_aggregate(metric):
+                self._aggregates_of_one_row.add(metric.name)
+            self._check(metric, "DESCRIBE")
+        former.warn_about_aggregates(metric for metric in own if metric.name in self._aggregates_of_one_row)
+        if self.options.on_step is not None:
+            self.options.on_step("computing scores")
+        try:
+            self.session.execute(f"CREATE TABLE query_scores AS {self.scoring_sql()}")
+            if own:
+                self._check_one_row_a_query(own)
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error as error:
+            # The names were right but a value was not, and only the user's own metrics can do that.
+            for metric in own:
+                self._check(metric, "")
+            raise MetricError(f"the metrics cannot be computed together: {first_line(error)}") from error
+
+    def _check_one_row_a_query(self, own: Sequence[Metric]) -> None:
+        """An expression that gives several rows would multiply everybody's numbers."""
+        ((scores, queries),) = self.session.rows(
+            "SELECT (SELECT COUNT(*) FROM query_scores), (SELECT COUNT(*) FROM per_query)"
+        )
+        if scores != queries:
+            names = ", ".join(metric.name for metric in own)
+            msg = f"one of {names} gives several values for one query; it must be one expression with one value"
+            raise MetricError(msg)
+
+    def scoring_sql(self) -> str:
+        """The one query that computes every metric of every run."""
+        values: dict[str, list[str]] = {}
+        choices = []
+        for place, (metric, column) in enumerate((m, column) for m in self.metrics for column in m.columns):
+            value = f"CAST((\n{metric.expression_at(column.k)}\n) AS DOUBLE)"
+            if self._takes_group(metric):
+                values.setdefault(metric.grain, []).append(f"{value} AS m{place}")
+                value = f"m{place}"
+            choices.append(f'CASE WHEN {metric.condition} THEN {value} END AS "{column.name}"')
+        passes = []
+        for grain, expressions in values.items():
+            passes.append(
+                f"JOIN (SELECT result_no, {', '.join(expressions)} FROM {grain} GROUP BY result_no) AS {grain}_values"
+                " USING (result_no)"
+            )
+        return compose("query_scores", choices=",\n    ".join(choices), values="\n".join(passes))
+
+    def _takes_group(self, metric: Metric) -> bool:
+        """Is it computed over a group of rows, or from the one row of its query?"""
+        return metric.grain != PER_QUERY or metric.name in self._aggregates_of_one_row
+
+    def _is_aggregate(self, metric: Metric) -> bool:
+        """Is an expression at the grain of one row per query still written as an aggregate over that row?"""
+        expression = metric.expression_at(metric.columns[0].k)
+        for is_aggregate in (False, True):
+            with contextlib.suppress(MetricError):
+                self._try(metric, "", f"DESCRIBE {_value_sql(expression, PER_QUERY, is_aggregate=is_aggregate)}")
+                return is_aggregate
+        # It does not work either way, and `_check` says why.
+        return False
+
+    def _scores_sql(self) -> str:
+        branches = [
+            f"SELECT run_id, query_id, '{column.metric}' AS metric, CAST({column.k or 'NULL'} AS INTEGER) AS k,"
+            f' "{column.name}" AS value FROM query_scores WHERE "{column.name}" IS NOT NULL'
+            for column in self.columns
+        ]
+        return compose("scores", branches="\nUNION ALL\n".join(branches))
+
+    @staticmethod
+    def _refuse(metric: Metric, expressions: Expressions) -> None:
+        """A metric sees the rows of one query, and gives the same value for the same rows."""
+        if fault := expressions.fault(metric.where, PER_QUERY):
+            raise _wrong(metric, f"where: {one_line(metric.where)}", fault)
+        for column in metric.columns:
+            if fault := expressions.fault(metric.expression_at(column.k), metric.grain):
+                raise _wrong(metric, one_line(metric.expression), fault)
+
+    def _check(self, metric: Metric, how: str) -> None:
+        """Try one metric alone. `how`: DESCRIBE looks at names and types, an empty string computes it."""
+        condition = f"{how} SELECT 1 FROM per_query WHERE ({metric.where}\n)"
+        self._try(metric, f"where: {one_line(metric.where)}", condition)
+        for column in metric.columns:
+            expression = metric.expression_at(column.k)
+            value = _value_sql(expression, metric.grain, is_aggregate=self._takes_group(metric))
+            found = self._try(metric, one_line(metric.expression), f"{how} {value}")
+            if how and len(found) != 2:
+                raise _wrong(metric, one_line(metric.expression), "it must be one expression")
+            if how and not _NUMBER_TYPE.fullmatch(str(found[1][1])):
+                raise _wrong(metric, one_line(metric.expression), f"it gives {found[1][1]}, not a number")
+
+    def _try(self, metric: Metric, shown_part: str, sql: str) -> list[tuple[Any, ...]]:
+        try:
+            if len(self.session.connection.extract_statements(sql)) != 1:
+                raise _wrong(metric, shown_part, "it must be one expression")
+            return self.session.rows(sql)
+        except duckdb.InterruptException:
+            raise
+        except duckdb.Error as error:
+            raise _wrong(metric, shown_part, first_line(error)) from error
+
+    def frame(self) -> pl.DataFrame:
+        """Every score as a Polars frame: run_id, query_id, metric, k, value."""
+        return self.session.frame("SELECT * FROM scores ORDER BY run_id, query_id, metric, k")
+
+
+def _value_sql(expression: str, grain: str, *, is_aggregate: bool) -> str:
+    """One expression alone, for each query. An aggregate without a group next to a column is an error."""
+    return f"SELECT result_no, (\n{expression}\n) AS value FROM {grain}{' GROUP BY result_no' if is_aggregate else ''}"
+
+
+def _wrong(metric: Metric, part: str, what: str) -> MetricError:
+    return MetricError(f"{metric.origin}: this expression does not work: {part}: {what}")
+
+
+def one_line(text: str) -> str:
+    """SQL on one line, for messages."""
+    return " ".join(text.split())
+
+
+@contextlib.contextmanager
+def open_scoring(  # noqa: PLR0913  (what to open, and how)
+    database: str | os.PathLike[str],
+    golden: Golden | str | os.PathLike[str] | None,
+    runs: Sequence[str] | None = None,
+    options: ScoreOptions | None = None,
+    settle: Callable[[Source, Sequence[Run], ScoreOptions], ScoreOptions] | None = None,
+    *,
+    leave_out: bool = False,
+) -> Iterator[Scoring]:
+    """Open a scoring session; `runs` are names (an id, a unique prefix, latest, each with ~N), None means all.
+
+    Without a golden file there are no labels. `settle` may look at the chosen runs, and refuse them or change the
+    options, before their rows are read. A run whose keys are not sound (several rows for one query, several rows in
+    eval_runs) is refused where it is named, unless `leave_out`; among all runs it is left out, and `Scoring.key_faults`
+    says so.
+    """
+    from kbeval.storage.database_file import refuse_database
+    from kbeval.storage.source import open_source  # traces are scored without one
+
+    options = options or ScoreOptions()
+    refuse_database(golden, database)
+    with open_source(database, options) as (session, source):
+        stored = source.runs()
+        chosen = chosen_runs(stored, runs, str(database), options.suite)
+        faults = key_faults(source, stored, chosen)
+        if faults:
+            if runs is not None and not leave_out:
+                raise broken_runs(faults)
+            broken = {fault.run_id for fault in faults}
+            chosen = [run for run in chosen if run.run_id not in broken]
+        if settle is not None:
+            options = settle(source, chosen, options)
+        source.feed(session, [run.run_id for run in chosen], options.earlier_rows)
+        if golden is None:
+            golden = Golden("", ())
+        # What needs no labels keeps the engine busy and Python free: the golden file is read meanwhile.
+        at_once: tuple[str, ...] = () if options.lazily else ("results", "citation_matches")
+        with session.building(*at_once):
+            loaded = golden if isinstance(golden, Golden) else load_golden(golden)
+            loaded.prepare()
+        scoring = Scoring(session, source, loaded, chosen, options, stored)
+        scoring.key_faults = faults
+        yield scoring

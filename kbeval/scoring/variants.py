@@ -1,0 +1,109 @@
+"""Which variant of a relation a scoring takes: the one rule for all of them.
+
+A relation may have several files, `hit_places.sql` and `hit_places@ids.sql`: the same columns, made with less work
+where that will do. What is asked for here is asked when the relation is first needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from kbeval.engine.session import Choice, Session
+    from kbeval.golden import Golden
+    from kbeval.scoring.matching import Matching
+
+
+class Situation(NamedTuple):
+    """What one scoring knows about its runs and labels."""
+
+    session: Session
+    golden: Golden
+    # The systems that runs were imported from.
+    systems: Collection[str]
+    matching: Matching
+
+    def has_no_anchors(self) -> bool:
+        """No run is of the anchor-labelled system, and no label names a support."""
+        return "anchors" not in self.systems and not self.golden.has("gold_supports")
+
+    def has_no_traces(self) -> bool:
+        """No run is of grounded question answering."""
+        return "grounded" not in self.systems
+
+    def ids_decide(self) -> bool:
+        """For no run does it matter where hits and labels are."""
+        return not self.matching.places_matter
+
+    def documents_are_named(self) -> bool:
+        """Every hit names its document."""
+        return not self.matching.documents_missing
+
+    def ids_decide_and_documents_are_named(self) -> bool:
+        """Then the place of a hit is of no use, and its document needs no table."""
+        return self.ids_decide() and self.documents_are_named()
+
+    def hits_name_chunks(self) -> bool:
+        """Every hit names its chunk."""
+        return not self.matching.names_missing
+
+    def ids_keep_their_text(self) -> bool:
+        """No chunk id is used again for other text than before."""
+        return not self.matching.ids_reused
+
+    def expects_no_chunks(self) -> bool:
+        """No label names a chunk or a place."""
+        return not (self.golden.has("expected_chunk_ids") or self.golden.has_span_labels)
+
+    def sizes_are_known(self) -> bool:
+        """How long each hit is follows from its own count or from the tables."""
+        return not self.matching.sizes_missing
+
+    def ids_compare(self) -> bool:
+        """It is clear without a look at any hit that the ids of labels and hits compare, or that nothing tells."""
+        return self.matching.is_alike
+
+    def chunkers_are_configured(self) -> bool:
+        """The configurations say all that must be known about the chunkers of runs."""
+        return self.matching.is_configured
+
+    def is_of_one_chunker(self) -> bool:
+        """The configurations of all runs name the same chunker."""
+        self.session.need("runs")
+        ((versions, unknown),) = self.session.rows(
+            "SELECT COUNT(DISTINCT chunker_version), COUNT(*) - COUNT(chunker_version) FROM runs"
+        )
+        return bool(versions == 1 and not unknown)
+
+
+# Relation, its variant, and when that will do.
+RULES: tuple[tuple[str, str, Callable[[Situation], bool]], ...] = (
+    ("anchor_checks", "none", Situation.has_no_anchors),
+    ("support_hits", "none", Situation.has_no_anchors),
+    ("support_matches", "none", Situation.has_no_anchors),
+    ("claim_checks", "none", Situation.has_no_traces),
+    ("chunk_matches", "ids", Situation.ids_decide),
+    ("first_finds", "ids", Situation.ids_decide),
+    ("place_counts", "ids", Situation.ids_decide),
+    ("expected_places", "none", Situation.ids_decide),
+    ("span_matches", "none", Situation.ids_decide),
+    ("hit_places", "ids", Situation.ids_decide_and_documents_are_named),
+    ("hit_docs", "named", Situation.documents_are_named),
+    ("reading_cost", "none", Situation.expects_no_chunks),
+    ("hit_texts", "none", Situation.sizes_are_known),
+    ("nameless_hits", "none", Situation.hits_name_chunks),
+    ("told_places", "none", Situation.ids_keep_their_text),
+    ("run_matching", "alike", Situation.ids_compare),
+    ("run_chunkers", "configured", Situation.chunkers_are_configured),
+    ("hit_chunks", "alike", Situation.is_of_one_chunker),
+)
+
+
+def choices(situation: Situation) -> dict[str, Choice]:
+    """For each relation that has a variant, how to find out whether that will do."""
+
+    def choose(variant: str, will_do: Callable[[Situation], bool]) -> Choice:
+        return lambda _: variant if will_do(situation) else None
+
+    return {relation: choose(variant, will_do) for relation, variant, will_do in RULES}

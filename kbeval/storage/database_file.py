@@ -1,0 +1,45 @@
+"""Facts about a database file from the file system alone: this process never opens it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kbeval.errors import DatabaseError, UsageError
+from kbeval.util.files import is_part_of
+
+
+def database_size(path: str | os.PathLike[str]) -> int:
+    """Bytes on disk; 0 if the file does not exist."""
+    try:
+        return Path(path).stat().st_size
+    except OSError:
+        return 0
+
+
+def real_path(path: Path) -> Path:
+    """The path with links resolved: SQLite keeps its other files next to the link's target."""
+    return Path(os.path.realpath(path))
+
+
+def check_is_database(path: Path) -> None:
+    """Raise an error that says why a path cannot be a SQLite database. The contents are checked when it is opened."""
+    if (path / "manifest.json").is_file():
+        msg = f"{path} is a read-only archive; use the SQLite database instead"
+        raise DatabaseError(msg)
+    if path.is_dir():
+        msg = f"{path} is a directory but not an archive; --db expects a SQLite file or a 'kbeval archive' folder"
+        raise DatabaseError(msg)
+    if path.exists() and not path.is_file():
+        msg = f"{path} is not a regular file; --db expects a SQLite file"
+        raise DatabaseError(msg)
+
+
+def refuse_database(golden: object, database: str | os.PathLike[str]) -> None:
+    """Refuse a golden file that is the database or one of SQLite's files next to it."""
+    # An archive contains its own golden file.
+    if not isinstance(golden, str | os.PathLike) or Path(database).is_dir():
+        return
+    if is_part_of(real_path(Path(golden)), Path(database)):
+        msg = f"the golden file {os.fspath(golden)} is the database; specify another file with --golden"
+        raise UsageError(msg)

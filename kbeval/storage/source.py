@@ -1,0 +1,129 @@
+"""Opens what `--db` names: a SQLite database, with its cache if the database is large, or an archive."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import duckdb
+
+from kbeval.errors import CopyLostError, NotEnoughMemoryError
+from kbeval.storage.archive import ArchiveSource
+from kbeval.storage.cache import WORTH_BYTES, Cache
+from kbeval.storage.database_file import check_is_database, database_size
+from kbeval.storage.manifest import is_archive
+from kbeval.storage.options import ReadOptions
+from kbeval.storage.runs import Run
+from kbeval.storage.snapshot import Snapshot, shared_snapshot, sharing
+from kbeval.storage.sqlite import SqliteSource
+
+if TYPE_CHECKING:
+    from kbeval.engine.session import Session
+
+Source = SqliteSource | ArchiveSource
+Result = TypeVar("Result")
+Options = TypeVar("Options", bound=ReadOptions)
+
+
+@contextlib.contextmanager
+def open_source(database: str | os.PathLike[str], options: ReadOptions) -> Iterator[tuple[Session, Source]]:
+    """A session and the source that feeds it."""
+    path = Path(database)
+    if not is_archive(path):
+        with open_database(path, options) as found:
+            yield found
+        return
+    with options.session(path, [path.absolute()]) as session, ArchiveSource(path, session.connection) as source:
+        yield session, source
+
+
+@contextlib.contextmanager
+def open_database(
+    path: Path, options: ReadOptions, reach: Sequence[Path] = ()
+) -> Iterator[tuple[Session, SqliteSource]]:
+    """Open a SQLite database. On success, the parsed rows are written to the cache.
+
+    `reach`: other paths that the session may read and write.
+    """
+    check_is_database(path)
+    with contextlib.ExitStack() as stack:
+        cache = stack.enter_context(_cache(path, options.cache))
+        source = SqliteSource(path, cache=cache)
+        session = stack.enter_context(options.session(path, [*reach, *([] if cache is None else [cache.folder])]))
+        stack.enter_context(source)
+        try:
+            yield session, source
+        except Exception as error:
+            if source.lost_its_copy():
+                msg = f"the cache of {path} was deleted while it was being read; try again"
+                raise CopyLostError(msg) from error
+            raise
+        source.keep(session)
+
+
+@contextlib.contextmanager
+def _cache(path: Path, wanted: str) -> Iterator[Cache | None]:
+    """The cache of a database, if it is enabled and the database is large enough."""
+    with contextlib.ExitStack() as stack:
+        cache = None
+        if wanted == "on" or (wanted == "auto" and database_size(path) >= WORTH_BYTES):
+            # A folder that cannot be written is not an error: the rows are then parsed every time.
+            with contextlib.suppress(OSError):
+                cache = stack.enter_context(Cache(path))
+        yield cache
+
+
+@contextlib.contextmanager
+def one_snapshot(database: str | os.PathLike[str], cache: str = "auto") -> Iterator[None]:
+    """Everything that is read from a database in this context is read from one snapshot. Do not write to it meanwhile.
+
+    `cache`: as in the options of the scoring that follows.
+    """
+    path = Path(database)
+    if is_archive(path) or shared_snapshot(path) is not None:
+        yield
+        return
+    snapshot = Snapshot(path)
+    try:
+        with _cache(path, cache) as found:
+            snapshot.open(probe=None if found is None else found.clock)
+        with sharing(snapshot):
+            yield
+    finally:
+        snapshot.end()
+
+
+def with_or_without_copy(options: Options, task: Callable[[Options], Result]) -> Result:
+    """Run a task on a source. Retry it without the cache if the cache was deleted meanwhile, or with one thread if
+    the memory limit was too low for several.
+    """
+    try:
+        return task(options)
+    except CopyLostError:
+        return task(replace(options, cache="off"))
+    except NotEnoughMemoryError:
+        if options.sparing:
+            raise
+        return task(replace(options, sparing=True))
+
+
+@contextlib.contextmanager
+def open_rows(database: str | os.PathLike[str]) -> Iterator[Source]:
+    """Open a database or an archive to read stored rows without scoring."""
+    if not is_archive(Path(database)):
+        with SqliteSource(database) as found:
+            yield found
+        return
+
+    with duckdb.connect(":memory:") as reader, ArchiveSource(database, reader) as source:
+        yield source
+
+
+def stored_runs(database: str | os.PathLike[str]) -> list[Run]:
+    """Every run of a database or an archive, oldest first."""
+    with open_rows(database) as source:
+        return source.runs()

@@ -1,0 +1,52 @@
+"""Imports files of other systems as runs: `anchors` (a results folder) and `grounded` (traces).
+
+A row keeps all of its fields. Those that kbeval knows get kbeval's names and shapes (`query_id`, `hits_top_k`,
+`answer`); the rest is unchanged, so that an export returns what was imported.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kbeval.util.hiding import without_secrets
+
+# Imported fields that have one of our names but another meaning; kept separately, so that nothing is lost.
+APART = "kbeval_source"
+
+
+@dataclass(frozen=True)
+class ImportedRun:
+    """A run as it will be stored."""
+
+    run_id: str
+    suite: str
+    system: str
+    config: dict[str, Any]
+    rows: Sequence[tuple[str, str]]
+    created_at: str
+    warnings: Sequence[str] = field(default_factory=tuple)
+
+    @functools.cached_property
+    def hash(self) -> str:
+        """Changes with anything in the run except its secrets, and not with the layout of its files.
+
+        It is shown, and a digest that covered secrets would let others verify guesses.
+        """
+        config = without_secrets(json.loads(json.dumps(self.config, sort_keys=True)))
+        digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode())
+        for query_id, text in self.rows:
+            digest.update(f"\n{json.dumps(query_id)} {text}".encode())
+        return "sha256:" + digest.hexdigest()[:16]
+
+    @property
+    def config_json(self) -> str:
+        """The configuration as stored; kbeval's own values are under one key."""
+        about = {"system": self.system, "hash": self.hash}
+        if "kbeval" in self.config:
+            about["theirs"] = self.config["kbeval"]
+        return json.dumps({**self.config, "kbeval": about}, ensure_ascii=False)

@@ -1,0 +1,41 @@
+-- unmet_places: expected_spans that no hit can meet: nothing knows their document, or they lie beyond the last place that a
+-- chunk of it is known to reach.
+-- columns: query_id, place (which of the spans), doc_id, is_known (the document is), reach (the last known unit; null where
+--          the document is not known)
+-- kind: view
+WITH known AS (
+    SELECT doc_id FROM documents WHERE doc_id IS NOT NULL
+    UNION
+    SELECT path FROM doc_paths
+    UNION
+    SELECT doc_id FROM known_chunks WHERE doc_id IS NOT NULL
+    UNION
+    SELECT doc_id FROM hit_claims WHERE doc_id IS NOT NULL
+    UNION
+    SELECT path FROM hit_claims WHERE path IS NOT NULL
+),
+
+reached AS (
+    SELECT doc_id, axis, MAX(high) AS reach
+    FROM (
+        SELECT doc_id, axis, high FROM chunk_spans
+        UNION ALL
+        SELECT p.doc_id, s.axis, s.high
+        FROM hit_spans AS s
+        JOIN hit_places AS p ON p.result_no = s.result_no AND p.position = s.position
+    ) AS places
+    GROUP BY doc_id, axis
+),
+
+labels AS (
+    SELECT e.query_id, e.place, p.doc_id, e.axis, e.low
+    FROM expected_spans AS e
+    JOIN expected_places AS p ON p.query_id = e.query_id AND p.place = e.place AND p.is_span_label
+)
+
+SELECT l.query_id, l.place, l.doc_id, k.doc_id IS NOT NULL AS is_known, MAX(r.reach) AS reach
+FROM labels AS l
+LEFT JOIN known AS k ON k.doc_id = l.doc_id
+LEFT JOIN reached AS r ON r.doc_id = l.doc_id AND r.axis = l.axis
+GROUP BY l.query_id, l.place, l.doc_id, k.doc_id
+HAVING (k.doc_id IS NULL AND (SELECT COUNT(*) FROM known) > 0) OR MIN(l.low) >= MAX(r.reach)

@@ -1,7 +1,0 @@
--- citations: one row a citation in an answer, and the document that its path means.
--- columns: result_no, citation_no, chunk_id, doc_id (of the path), axis (null: the path alone), low, high, bottom, top,
---          is_malformed
--- kind: view
-SELECT c.result_no, c.citation_no, c.chunk_id, d.doc_id, c.axis, c.low, c.high, c.bottom, c.top, c.is_malformed
-FROM cited_places AS c
-LEFT JOIN documents AS d ON d.path = c.path

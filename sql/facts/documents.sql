@@ -1,7 +1,0 @@
--- documents: the documents of the knowledge base and where they lie.
--- columns: doc_id, path
--- kind: table
-SELECT
-    shown_text(CAST(doc_id AS VARCHAR))         AS doc_id,
-    shown_text(CAST(workspace_path AS VARCHAR)) AS path
-FROM stored_documents

@@ -1,0 +1,4 @@
+-- matched: the former name of `per_expected_hit`, for metrics and questions that still use it.
+-- columns: all of per_expected_hit
+-- kind: view
+SELECT * FROM per_expected_hit

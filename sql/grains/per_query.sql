@@ -1,0 +1,113 @@
+-- per_query: one row per query of a run, with what its labels ask and what came back.
+-- kind: table
+-- shown: yes
+-- columns:
+--   result_no, run_id, query_id
+--   system                 whose rows they were: 'anchors', 'grounded', or null for a knowledge base's own
+--   in_run                 the run has a row for it
+--   is_counted             false: it has no row, and missing queries are not to count as zero
+--   is_golden              the golden file has it; the columns from should_refuse on are empty where not
+--   failed, elapsed_ms     the row holds an error; how long it took
+--   tokens, cost_usd       what answering took; null where the row does not say
+--   timed_out              the error is a timeout
+--   n_hits                 hits that came back
+--   has_answer, grounded, refused
+--   flagged                the row says itself whether the system abstained or was grounded
+--   is_empty               no error, no text in the answer, and the row does not say that the system refused
+--   n_citations, n_citations_resolved, chunks_known (false: there is nothing to resolve them against)
+--   should_refuse          true, false, or null where the labels do not say
+--   n_expected_chunks (expected_spans, where a query names no chunk; 0 where they cannot be matched), n_expected_docs
+--   n_expected_places      what the share of found chunks is of; 0 where only the document is known
+--   tokens_to_hit          tokens of text up to the first expected chunk, in rank order; null: none came, or not known
+--   sizes_known            the sizes of all hits up to there are known
+--   n_rules, n_rules_broken
+--   n_supports, n_support_groups
+--   supports_complete_rank the rank by which the first group of supports was found whole
+--   names_folders, in_scope the row says which folders were searched; a support lies in one of them
+--   has_references, cites_support
+--   judge_groundedness, judge_correctness, judge_tokens, judge_cost_usd
+--   claim_holds            the answer holds a gold claim, or there is none to hold
+--   claim_cited            it cites only what was retrieved, and something expected; nothing, where nothing is expected
+--   gold_complete_rank     the rank by which all expected chunks were found
+--   category, difficulty, lang, query_group
+WITH asked AS (
+    SELECT
+        result_no, run_id, query_id, true AS in_run, error, failed, elapsed_ms, n_hits, has_answer, grounded, refused,
+        flagged, is_empty, tokens, cost_usd
+    FROM results
+
+    UNION ALL
+    SELECT result_no, run_id, query_id, false, NULL, false, NULL, 0, false, NULL, NULL, false, false, NULL, NULL
+    FROM missing_queries
+),
+
+resolvable AS (
+    SELECT (SELECT COUNT(*) FROM known_chunks) > 0 AND (SELECT COUNT(*) FROM documents) > 0 AS known
+)
+
+SELECT
+    a.result_no,
+    a.run_id,
+    a.query_id,
+    u.system,
+    a.in_run,
+    a.in_run OR s.missing_as_zero       AS is_counted,
+    q.query_id IS NOT NULL              AS is_golden,
+    a.failed,
+    COALESCE(n.total_ms, a.elapsed_ms)  AS elapsed_ms,
+    a.tokens,
+    a.cost_usd,
+    COALESCE(LOWER(a.error) LIKE '%timeout%' OR LOWER(a.error) LIKE '%timed out%', false) AS timed_out,
+    a.n_hits,
+    a.has_answer,
+    a.grounded,
+    a.refused,
+    a.flagged,
+    a.is_empty,
+    COALESCE(c.n_citations, 0)          AS n_citations,
+    COALESCE(c.n_citations_resolved, 0) AS n_citations_resolved,
+    k.known                             AS chunks_known,
+    q.should_refuse,
+    -- A label that names a place instead of a chunk is as good. One that cannot be matched is not a miss.
+    CASE
+        WHEN NOT COALESCE(p.is_matchable, true) THEN 0
+        ELSE COALESCE(NULLIF(q.n_expected_chunks, 0), q.n_expected_spans, 0)
+    END                                 AS n_expected_chunks,
+    COALESCE(q.n_expected_docs, 0)      AS n_expected_docs,
+    COALESCE(p.n_places, q.n_expected_chunks, 0) AS n_expected_places,
+    z.tokens_to_hit,
+    COALESCE(z.sizes_known, false)      AS sizes_known,
+    COALESCE(ru.n_rules, 0)             AS n_rules,
+    COALESCE(ru.n_rules_broken, 0)      AS n_rules_broken,
+    COALESCE(q.n_supports, 0)           AS n_supports,
+    COALESCE(q.n_support_groups, 0)     AS n_support_groups,
+    n.complete_rank                     AS supports_complete_rank,
+    COALESCE(n.names_folders, false)    AS names_folders,
+    COALESCE(n.in_scope, false)         AS in_scope,
+    COALESCE(n.has_references, false)   AS has_references,
+    COALESCE(n.cites_support, false)    AS cites_support,
+    n.judge_groundedness,
+    n.judge_correctness,
+    n.judge_tokens,
+    n.judge_cost_usd,
+    q.n_claims = 0 OR COALESCE(t.n_claims_found, 0) > 0 AS claim_holds,
+    CASE
+        WHEN q.n_expected_chunks = 0 THEN COALESCE(t.n_cited, 0) = 0
+        ELSE COALESCE(t.n_cited_gold, 0) > 0 AND t.n_cited_unseen = 0
+    END                                 AS claim_cited,
+    CASE WHEN t.n_gold_found = q.n_expected_chunks THEN t.last_gold_rank END AS gold_complete_rank,
+    q.category,
+    q.difficulty,
+    q.lang,
+    q.query_group
+FROM asked AS a
+CROSS JOIN resolvable AS k
+CROSS JOIN settings AS s
+JOIN runs AS u ON u.run_id = a.run_id
+LEFT JOIN queries AS q ON q.query_id = a.query_id
+LEFT JOIN place_counts AS p ON p.result_no = a.result_no
+LEFT JOIN reading_cost AS z ON z.result_no = a.result_no
+LEFT JOIN rule_matches AS ru ON ru.result_no = a.result_no
+LEFT JOIN citation_matches AS c ON c.result_no = a.result_no
+LEFT JOIN anchor_checks AS n ON n.result_no = a.result_no
+LEFT JOIN claim_checks AS t ON t.result_no = a.result_no

@@ -1,6 +1,0 @@
--- hit_texts: how long the text of a hit is.
--- columns: result_no, position, characters
--- kind: view
-SELECT result_no, position, characters
-FROM hit_claims
-WHERE characters IS NOT NULL

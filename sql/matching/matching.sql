@@ -1,0 +1,65 @@
+-- matching: what decides about the hits of each result.
+-- columns: result_no, query_id, matching ('exact': chunk ids, 'span': overlap, 'doc': the document alone, 'support':
+--          gold supports, where nothing else is expected, 'unmatched': nothing can, because neither the place nor the
+--          document of what is expected is known, or because it is not clear which chunks the hits are)
+-- kind: table
+--
+-- Overlap decides where it is known where the answer stands and where the hits in its documents stand, and where that can
+-- be held against each other: it is not too complex, and each hit shares a kind of position with each expected place in
+-- its document. Otherwise the document decides about the whole query: a hit by bytes that is not held against a label
+-- by lines would be a miss without evidence. Runs that are compared are matched the same way, so one that does not
+-- know takes the other with it.
+WITH placed AS (
+    SELECT e.query_id
+    FROM expected_spans AS e
+    LEFT JOIN complex_sets AS c ON c.owner = 'place' AND c.major = e.query_id
+    GROUP BY e.query_id
+    HAVING COUNT(c.owner) = 0
+),
+
+documented AS (
+    SELECT query_id FROM place_docs GROUP BY query_id
+),
+
+undecided AS (
+    SELECT n.query_id, n.result_no
+    FROM near_hits AS n
+    LEFT JOIN complex_sets AS c
+        ON  c.owner = 'hit'
+        AND c.major = CAST(n.result_no AS VARCHAR)
+        AND c.minor = CAST(n.position AS VARCHAR)
+    WHERE NOT n.is_placed OR c.owner IS NOT NULL
+
+    UNION ALL
+    SELECT query_id, result_no
+    FROM unmet_hits
+),
+
+unplaced AS (
+    SELECT DISTINCT u.query_id, CASE WHEN s.together THEN 0 ELSE u.result_no END AS result_no
+    FROM undecided AS u
+    CROSS JOIN settings AS s
+)
+
+SELECT
+    r.result_no,
+    r.query_id,
+    CASE
+        WHEN m.matching = 'exact' AND q.n_expected_chunks > 0                 THEN 'exact'
+        WHEN m.matching = 'none' AND q.n_expected_chunks + q.n_expected_spans > 0 THEN 'unmatched'
+        WHEN p.query_id IS NOT NULL AND u.query_id IS NULL                    THEN 'span'
+        WHEN q.n_expected_chunks + q.n_expected_spans + q.n_expected_docs = 0 THEN 'support'
+        WHEN d.query_id IS NULL                                               THEN 'unmatched'
+        ELSE                                                                       'doc'
+    END AS matching
+FROM results AS r
+CROSS JOIN settings AS s
+JOIN run_matching AS m ON m.run_id = r.run_id
+JOIN queries AS q
+    ON  q.query_id = r.query_id
+    AND q.n_expected_chunks + q.n_expected_docs + q.n_expected_spans + q.n_supports > 0
+LEFT JOIN placed AS p ON p.query_id = r.query_id
+LEFT JOIN documented AS d ON d.query_id = r.query_id
+LEFT JOIN unplaced AS u
+    ON  u.query_id = r.query_id
+    AND u.result_no = CASE WHEN s.together THEN 0 ELSE r.result_no END

@@ -1,0 +1,13 @@
+-- nameless_hits: how many hits of each run name no chunk.
+-- columns: run_id, n_hits, n_nameless, query_id (the first; a run of which every hit names one has no row)
+-- kind: table
+-- variants: none, where every hit names its chunk
+SELECT
+    r.run_id,
+    COUNT(*) AS n_hits,
+    COUNT(CASE WHEN h.chunk_id IS NULL THEN 1 END) AS n_nameless,
+    MIN(CASE WHEN h.chunk_id IS NULL THEN r.query_id END) AS query_id
+FROM hits AS h
+JOIN results AS r ON r.result_no = h.result_no
+GROUP BY r.run_id
+HAVING COUNT(CASE WHEN h.chunk_id IS NULL THEN 1 END) > 0

@@ -1,0 +1,48 @@
+-- reading_cost: how many tokens of text a reader goes through until the first expected chunk.
+-- columns: result_no, tokens_to_hit (null: none came, or a size is not known), sizes_known (of all hits up to there)
+-- kind: table
+-- variants: none, where no chunk and no place is expected
+--
+-- A hit that says neither its tokens nor a chunk of which the tables know them has a quarter of its characters. Sums of
+-- fixed-point numbers are the same in any order.
+WITH sized AS (
+    SELECT h.result_no, COALESCE(h.tokens, t.characters / CAST(4 AS DOUBLE)) AS tokens
+    FROM read_hits AS h
+    LEFT JOIN hit_texts AS t ON t.result_no = h.result_no AND t.position = h.position
+),
+
+totals AS (
+    SELECT
+        result_no,
+        COUNT(*) = COUNT(tokens) AS sizes_known,
+        SUM(CASE WHEN tokens IS NOT NULL THEN CAST(LEAST(tokens, 1000000000000) AS DECIMAL(18, 2)) END) AS tokens
+    FROM sized
+    GROUP BY result_no
+),
+
+-- A query that nothing came back for is read at no cost, in a run of which sizes are known at all.
+measured_runs AS (
+    SELECT DISTINCT r.run_id
+    FROM totals AS t
+    JOIN results AS r ON r.result_no = t.result_no
+    WHERE t.sizes_known
+),
+
+found AS (
+    SELECT DISTINCT result_no FROM chunk_matches
+),
+
+asked AS (
+    SELECT result_no, run_id FROM results
+    UNION ALL
+    SELECT result_no, run_id FROM missing_queries
+)
+
+SELECT
+    r.result_no,
+    CASE WHEN f.result_no IS NOT NULL AND t.sizes_known THEN CAST(t.tokens AS DOUBLE) END AS tokens_to_hit,
+    COALESCE(t.sizes_known, true)                                                         AS sizes_known
+FROM asked AS r
+JOIN measured_runs AS m ON m.run_id = r.run_id
+LEFT JOIN totals AS t ON t.result_no = r.result_no
+LEFT JOIN found AS f ON f.result_no = r.result_no

@@ -1,0 +1,146 @@
+-- run_matching: how the hits of each run are matched with expected chunks, and why.
+-- columns: run_id, chunker_version, version_source, policy_hash, is_current, is_earlier (as in run_chunkers), n_expected (labels that
+--          name a chunk), n_foreign (those that are chunks of another chunker or of another index), n_unclear (those whose
+--          id was used again for other text, where nothing tells which of the two the run means), owner (a chunker
+--          version that a foreign chunk is of, or null), is_nameless (most of the run's hits name no chunk),
+--          matching ('exact': by id, 'span': by document and span, 'none': nothing can decide)
+-- kind: table
+-- shown: yes
+-- variants: alike, where it is clear without a look at any hit that ids compare, or that nothing tells
+--
+-- An expected chunk is a run's own when a place of that id is known under the run's version and policy (in the table as
+-- it is now where the run was made with that, and not only there where the run was made with an earlier one), and the
+-- label means that place. It is foreign when it is known, and not as
+-- the run's own; or when the table holds the run's chunks and it is not among them. Where nothing is known, nothing is
+-- said. By id such a run cannot hit foreign chunks: where most are, spans decide. So they do where most hits name no
+-- chunk. Where it is unclear what most ids mean, neither ids nor places can decide. Runs that are compared are matched
+-- the same way.
+WITH generations AS (
+    SELECT DISTINCT chunker_version, policy_hash, is_current, is_earlier, names_reused, is_unclear
+    FROM run_chunkers
+    WHERE chunker_version IS NOT NULL
+),
+
+judged AS (
+    SELECT
+        g.chunker_version,
+        g.policy_hash,
+        g.is_current,
+        g.is_earlier,
+        g.names_reused,
+        g.is_unclear,
+        e.query_id,
+        e.chunk_id,
+        MAX(
+            CASE
+                WHEN k.chunk_id IS NULL OR k.chunker_version <> g.chunker_version              THEN 0
+                WHEN k.policy_hash <> '' AND k.policy_hash <> COALESCE(g.policy_hash, k.policy_hash) THEN 0
+                WHEN g.is_current AND NOT k.is_in_table                                        THEN 0
+                -- A chunk that stands where it stood is of both indexes.
+                WHEN g.is_earlier AND k.is_in_table AND NOT g.names_reused                     THEN 0
+                WHEN t.chunk_id IS NULL                                                        THEN 1
+                -- Known under the same name, and at another place: the id was used again.
+                WHEN t.chunker_version = k.chunker_version AND t.policy_hash = k.policy_hash
+                    THEN CASE WHEN stands_elsewhere(t.doc_id, t.spans_text, k.doc_id, k.spans_text) THEN 0 ELSE 1 END
+                WHEN t.spans_text = k.spans_text AND t.doc_id = k.doc_id                       THEN 1
+                ELSE 0
+            END
+        )                        AS is_own,
+        MAX(k.chunk_id)          AS known_id,
+        MAX(CASE WHEN g.is_unclear AND u.chunk_id IS NOT NULL THEN 1 ELSE 0 END) AS unclear,
+        -- Another version says more than an earlier index of the same one.
+        COALESCE(
+            MAX(CASE WHEN k.chunker_version <> g.chunker_version THEN k.chunker_version END),
+            MAX(k.chunker_version)
+        )                        AS owner
+    FROM generations AS g
+    CROSS JOIN expected_chunks AS e
+    LEFT JOIN label_versions AS k ON k.chunk_id = e.chunk_id
+    LEFT JOIN label_places AS t ON t.chunk_id = e.chunk_id
+    LEFT JOIN (SELECT DISTINCT chunk_id, chunker_version FROM reused_chunks) AS u
+        ON  u.chunk_id = e.chunk_id
+        AND u.chunker_version = g.chunker_version
+    GROUP BY
+        g.chunker_version, g.policy_hash, g.is_current, g.is_earlier, g.names_reused, g.is_unclear, e.query_id, e.chunk_id
+),
+
+foreign_labels AS (
+    SELECT
+        chunker_version,
+        policy_hash,
+        is_current,
+        is_earlier,
+        names_reused,
+        is_unclear,
+        COUNT(*)                                                                            AS n_expected,
+        COUNT(
+            CASE WHEN unclear = 0 AND is_own = 0 AND (known_id IS NOT NULL OR is_current) THEN 1 END
+        )                                                                                   AS n_foreign,
+        SUM(unclear)                                                                        AS n_unclear,
+        MAX(CASE WHEN unclear = 0 AND is_own = 0 THEN owner END)                            AS owner
+    FROM judged
+    GROUP BY chunker_version, policy_hash, is_current, is_earlier, names_reused, is_unclear
+),
+
+nameless AS (
+    SELECT run_id
+    FROM nameless_hits
+    WHERE 2 * n_nameless > n_hits AND (SELECT COUNT(*) FROM expected_chunks) > 0
+),
+
+counted AS (
+    SELECT
+        c.run_id,
+        c.chunker_version,
+        c.version_source,
+        c.policy_hash,
+        c.is_current,
+        c.is_earlier,
+        COALESCE(f.n_expected, 0)                 AS n_expected,
+        COALESCE(f.n_foreign, 0)                  AS n_foreign,
+        COALESCE(f.n_unclear, 0)                  AS n_unclear,
+        f.owner,
+        n.run_id IS NOT NULL                      AS is_nameless,
+        n.run_id IS NOT NULL OR COALESCE(2 * f.n_foreign > f.n_expected, false) AS is_foreign,
+        COALESCE(2 * f.n_unclear > f.n_expected, false) AS is_lost
+    FROM run_chunkers AS c
+    LEFT JOIN nameless AS n ON n.run_id = c.run_id
+    LEFT JOIN foreign_labels AS f
+        ON  f.chunker_version = c.chunker_version
+        AND f.policy_hash IS NOT DISTINCT FROM c.policy_hash
+        AND f.is_current = c.is_current
+        AND f.is_earlier = c.is_earlier
+        AND f.names_reused = c.names_reused
+        AND f.is_unclear = c.is_unclear
+),
+
+company AS (
+    SELECT
+        COUNT(DISTINCT COALESCE(chunker_version, ''))    AS n_versions,
+        COUNT(CASE WHEN is_foreign THEN 1 END)           AS n_foreign_runs,
+        COUNT(CASE WHEN is_lost THEN 1 END)              AS n_lost_runs
+    FROM counted
+)
+
+SELECT
+    c.run_id,
+    c.chunker_version,
+    c.version_source,
+    c.policy_hash,
+    c.is_current,
+    c.is_earlier,
+    c.n_expected,
+    c.n_foreign,
+    c.n_unclear,
+    c.owner,
+    c.is_nameless,
+    CASE
+        WHEN s.match <> 'auto'                                                       THEN s.match
+        WHEN c.is_lost OR (s.together AND y.n_lost_runs > 0)                         THEN 'none'
+        WHEN c.is_foreign                                                            THEN 'span'
+        WHEN s.together AND (y.n_versions > 1 OR y.n_foreign_runs > 0)               THEN 'span'
+        ELSE                                                                              'exact'
+    END AS matching
+FROM counted AS c
+CROSS JOIN company AS y
+CROSS JOIN settings AS s

@@ -1,0 +1,55 @@
+-- known_places: what the table `chunks` and the kept spans know about where a chunk of one chunker version and policy stood.
+-- An id that was used again under one version and policy has a row for each place that it stood for.
+-- columns: chunk_id, chunker_version, policy_hash, doc_id, spans_text (in the table), archived_text, tokens, seen_in
+--          (where the kept row has it from: 'chunks' or 'hits'), first_seen (both null: not kept yet), is_in_table
+-- kind: table
+WITH tabled AS (
+    -- A table without a key may hold a chunk twice.
+    SELECT
+        chunk_id,
+        chunker_version,
+        policy_hash,
+        MIN(doc_id)     AS doc_id,
+        MIN(spans_text) AS spans_text,
+        MIN(tokens)     AS tokens
+    FROM chunks
+    GROUP BY chunk_id, chunker_version, policy_hash
+),
+
+-- Chunks of the table whose id stood elsewhere when it was kept.
+moved AS (
+    SELECT a.chunk_id, a.chunker_version, a.policy_hash, a.doc_id, a.spans_text, a.tokens, a.seen_in, a.first_seen
+    FROM archived_chunks AS a
+    JOIN tabled AS c
+        ON  c.chunk_id = a.chunk_id
+        AND c.chunker_version = a.chunker_version
+        AND c.policy_hash = a.policy_hash
+    WHERE stands_elsewhere(c.doc_id, c.spans_text, a.doc_id, a.spans_text)
+),
+
+kept AS (
+    SELECT chunk_id, chunker_version, policy_hash, doc_id, spans_text, tokens, seen_in, first_seen FROM archived_chunks
+    EXCEPT
+    SELECT chunk_id, chunker_version, policy_hash, doc_id, spans_text, tokens, seen_in, first_seen FROM moved
+)
+
+SELECT
+    COALESCE(c.chunk_id, a.chunk_id)               AS chunk_id,
+    COALESCE(c.chunker_version, a.chunker_version) AS chunker_version,
+    COALESCE(c.policy_hash, a.policy_hash)         AS policy_hash,
+    COALESCE(c.doc_id, a.doc_id)                   AS doc_id,
+    c.spans_text,
+    a.spans_text                                   AS archived_text,
+    COALESCE(c.tokens, a.tokens)                   AS tokens,
+    a.seen_in,
+    a.first_seen,
+    c.chunk_id IS NOT NULL                         AS is_in_table
+FROM tabled AS c
+FULL JOIN kept AS a
+    ON  a.chunk_id = c.chunk_id
+    AND a.chunker_version = c.chunker_version
+    AND a.policy_hash = c.policy_hash
+
+UNION ALL
+SELECT chunk_id, chunker_version, policy_hash, doc_id, NULL, spans_text, tokens, seen_in, first_seen, false
+FROM moved

@@ -1,0 +1,7 @@
+-- unplaced_chunks: expected chunks of which the table `chunks`, as it is or as it was, does not know where they stood.
+-- columns: chunk_id
+-- kind: table
+SELECT DISTINCT e.chunk_id
+FROM expected_chunks AS e
+LEFT JOIN label_places AS p ON p.chunk_id = e.chunk_id AND p.spans_text IS NOT NULL
+WHERE p.chunk_id IS NULL

@@ -1,0 +1,16 @@
+-- What kbeval keeps for itself in the database: where chunks stood when a scoring saw them. Re-indexing replaces the
+-- table `chunks`, and chunk ids alone mean nothing afterwards; with this, old runs and old labels still compare. The
+-- policy is part of the key: a chunker that is given other parameters may use the same ids for other text. So is the
+-- place: an index that was built anew may do so under the same version and policy.
+
+CREATE TABLE IF NOT EXISTS kbeval_chunk_spans (
+    chunk_id          TEXT NOT NULL,
+    chunker_version   TEXT NOT NULL,
+    policy_hash       TEXT NOT NULL DEFAULT '',  -- '': not known
+    doc_id            TEXT NOT NULL DEFAULT '',  -- likewise
+    source_spans_json TEXT NOT NULL DEFAULT '',  -- likewise
+    tokens            REAL,
+    seen_in           TEXT NOT NULL,  -- 'chunks': the table, 'hits': only a stored row
+    first_seen        TEXT NOT NULL,
+    PRIMARY KEY (chunk_id, chunker_version, policy_hash, doc_id, source_spans_json)
+);

@@ -1,0 +1,15 @@
+-- chunks: the chunks that the knowledge base holds now.
+-- columns: chunk_id, doc_id, chunker_version, policy_hash (of the chunker's parameters; '' where the table does not say),
+--          spans_text (as stored; null: there are none, or it is not JSON), tokens (the table's estimate, else a quarter of the characters;
+--          null: the table does not say)
+-- kind: table
+-- shown: yes
+SELECT
+    shown_text(CAST(chunk_id AS VARCHAR))                                 AS chunk_id,
+    NULLIF(shown_text(CAST(doc_id AS VARCHAR)), '')                       AS doc_id,
+    shown_text(CAST(chunker_version AS VARCHAR))                          AS chunker_version,
+    shown_text(CAST(policy_hash AS VARCHAR))                              AS policy_hash,
+    CASE WHEN is_strict_json(CAST(source_spans_json AS VARCHAR))
+         THEN NULLIF(CAST(source_spans_json AS VARCHAR), '[]') END        AS spans_text,
+    token_number(tokens)                                                  AS tokens
+FROM stored_chunks

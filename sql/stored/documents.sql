@@ -1,0 +1,8 @@
+-- documents: the documents of the knowledge base and where they lie.
+-- columns: doc_id, path
+-- kind: table
+-- shown: yes
+SELECT
+    shown_text(CAST(doc_id AS VARCHAR))         AS doc_id,
+    shown_text(CAST(workspace_path AS VARCHAR)) AS path
+FROM stored_documents

@@ -1,0 +1,16 @@
+-- support_matches: the hits that are a support. A chunk that comes back twice counts once, at its best rank.
+-- columns: result_no, position, rank
+-- kind: table
+-- variants: none, where no run is of the anchor-labelled system and no label names a support
+SELECT result_no, MIN(position) AS position, rank
+FROM (
+    SELECT
+        result_no,
+        position,
+        rank,
+        COALESCE(chunk_id, CAST(position AS VARCHAR)) AS chunk,
+        MIN(rank) OVER (PARTITION BY result_no, COALESCE(chunk_id, CAST(position AS VARCHAR))) AS best
+    FROM support_hits
+) AS found
+WHERE rank = best
+GROUP BY result_no, chunk, rank

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from kbeval.engine.session import Session
+from kbeval.errors import KbevalError, UsageError
+from tests.support.workspace import Workspace, hits
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT * FROM read_text('/etc/hostname')",
+        "SELECT * FROM '/etc/hostname'",
+        "COPY (SELECT 1) TO 'out.csv'",
+        "ATTACH 'other.db' AS other",
+        "INSTALL httpfs",
+        "LOAD httpfs",
+        "SET enable_external_access = true",
+        "SET temp_directory = '/tmp'",
+        "SELECT * FROM secret",
+    ],
+)
+def test_no_statement_reaches_files_the_network_or_the_calling_program(statement: str) -> None:
+    secret = [("mine",)]  # a variable that replacement scans would find
+    with Session() as session, pytest.raises(duckdb.Error):
+        session.execute(statement)
+    assert secret
+
+
+def test_relations_are_built_when_they_are_needed_and_not_before(workspace: Workspace) -> None:
+    from kbeval.storage.sqlite import SqliteSource
+
+    workspace.add_run("run", {"q": {"hits_top_k": hits("c")}})
+    steps: list[str] = []
+    with Session(on_step=steps.append) as session, SqliteSource(workspace.db) as source:
+        session.add_loaders(source.loaders(["run"]))
+        session.need("runs")
+        assert session.rows("SELECT run_id, chunker_version FROM runs") == [("run", "md@1")]
+    assert steps == ["reading runs", "building runs"]
+
+
+def test_an_unknown_relation_is_a_usage_error() -> None:
+    with Session() as session, pytest.raises(UsageError, match="no relation 'hist'"):
+        session.need("hist")
+
+
+def test_what_was_spilled_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Session() as session:
+        assert len(list(tmp_path.iterdir())) == 1
+        session.execute("SELECT 1")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_more_data_than_memory_spills_and_scores_the_same(workspace: Workspace) -> None:
+    words = "the quick brown fox " * 40
+    entries = [{"id": f"q{n}", "expected_chunk_ids": [f"c{n % 50}"], "must_contain": ["fox"]} for n in range(4000)]
+    workspace.add_golden(*entries)
+    for run in range(4):
+        rows = {
+            f"q{n}": json.dumps(
+                {
+                    "hits_top_k": [
+                        {"rank": r, "chunk_id": f"c{(n + r * run) % 60}", "doc_id": f"d{r}" * 20} for r in range(1, 21)
+                    ],
+                    "answer": {"answer": words + str(n), "grounded": True, "citations": []},
+                }
+            )
+            for n in range(4000)
+        }
+        workspace.add_run(f"run{run}", rows)
+    roomy = workspace.score(memory_limit="2GB")
+    tight = workspace.score(memory_limit="60MB")
+    for run_id, aggregate in roomy.aggregates.items():
+        assert tight.aggregates[run_id].to_json() == aggregate.to_json()
+
+
+def test_only_what_a_dead_session_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with Session() as living:
+        (mine,) = tmp_path.iterdir()
+        for name in ("kbeval-spill-dead", "kbeval-spill-young", "kbeval-spill-no-lock"):
+            (tmp_path / name / "spilled").mkdir(parents=True)
+            if name != "kbeval-spill-no-lock":
+                (tmp_path / name / "lock").touch()
+        (tmp_path / "kbeval-spill-link").symlink_to(tmp_path / "kbeval-spill-young")
+        for name in (mine.name, "kbeval-spill-dead", "kbeval-spill-no-lock"):
+            os.utime(tmp_path / name, (1, 1))
+        Session().close()
+        assert living.rows("SELECT 1") == [(1,)]
+        left = {path.name for path in tmp_path.iterdir()}
+    assert left == {mine.name, "kbeval-spill-young", "kbeval-spill-no-lock", "kbeval-spill-link"}
+    assert not mine.exists()
+
+
+def test_an_engine_that_gives_up_for_good_is_one_line_with_advice() -> None:
+    def give_up() -> None:
+        msg = "FATAL Error: Failed: database has been invalidated because of a previous fatal error.\nmore"
+        raise duckdb.FatalException(msg)
+
+    with Session() as session, pytest.raises(KbevalError) as caught:
+        session.waiting(give_up)
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).endswith("try a higher --memory-limit")

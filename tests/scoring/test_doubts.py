@@ -1,0 +1,245 @@
+"""Ids that mean something else, hits that cannot be matched: true numbers or a doubt next to them, never a silent 0."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kbeval.cli import run as kbeval
+from kbeval.compare.run import compare_runs
+from tests.support.workspace import Workspace, hits
+
+LINES = 240
+
+
+def chunk(number: int, size: int) -> tuple[str, list[dict[str, Any]]]:
+    return f"d-{number:03}", [{"kind": "line", "start": number * size + 1, "end": (number + 1) * size}]
+
+
+def index(workspace: Workspace, size: int, version: str = "fix@1") -> None:
+    """Build the index anew: chunks of so many lines, numbered from 0."""
+    workspace.execute("DELETE FROM chunks")
+    for number in range(LINES // size):
+        name, spans = chunk(number, size)
+        workspace.add_chunk(name, "d", spans, version)
+
+
+def add_run(workspace: Workspace, run_id: str, size: int, version: str = "fix@1", *, spans: bool = True) -> None:
+    """Every query finds the chunk that holds most of it, behind another one; every fourth finds nothing."""
+    rows = {}
+    for number in range(12):
+        right = (number * 12 + 6) // size
+        other = (right + LINES // size // 2) % (LINES // size)
+        found = [other] if number % 4 == 3 else [other, right]
+        rows[f"q{number:02}"] = {
+            "hits_top_k": [
+                {"rank": rank, "chunk_id": name, "doc_id": "d", **({"source_spans": where} if spans else {})}
+                for rank, (name, where) in enumerate((chunk(one, size) for one in found), start=1)
+            ]
+        }
+    workspace.add_run(run_id, rows, chunker=version, created_at=f"2026-05-{ord(run_id[-1]) - 96:02}")
+
+
+@pytest.fixture
+def reindexed(workspace: Workspace) -> Callable[..., Workspace]:
+    def make(*, spans: bool = True, scored: bool = True, version: str = "fix@1") -> Workspace:
+        labels = ({"id": f"q{n:02}", "expected_chunk_ids": [f"d-{n:03}"]} for n in range(12))
+        workspace.add_golden(*labels)
+        workspace.add_document("d", "d.md")
+        index(workspace, 12)
+        add_run(workspace, "run-a", 12, spans=spans)
+        if scored:
+            assert score(workspace) == 0
+        index(workspace, 20, version)
+        add_run(workspace, "run-c", 20, version, spans=spans)
+        return workspace
+
+    return make
+
+
+def score(workspace: Workspace, *more: str) -> int:
+    return kbeval(["score", "--all", "--db", str(workspace.db), "--golden", str(workspace.golden), *more])
+
+
+def check(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> tuple[int, set[str]]:
+    capsys.readouterr()
+    answer = kbeval(["check", "--db", str(workspace.db), "--golden", str(workspace.golden), "--format", "json"])
+    return answer, {one["code"] for one in json.loads(capsys.readouterr().out) if one["level"] == "finding"}
+
+
+def test_an_index_that_uses_ids_again_is_matched_by_text(
+    reindexed: Callable[..., Workspace], capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace = reindexed()
+    answer, codes = check(workspace, capsys)
+    assert answer == 1
+    assert "reused-ids" in codes
+    for _ in range(2):  # What is kept by the first scoring changes nothing.
+        scored = workspace.score()
+        found = {run: (one.provenance["matching"], one.mrr) for run, one in scored.aggregates.items()}
+        # Nine of twelve find it at rank 2. What was there in the old index is there in the new one.
+        assert found == {"run-a": ("exact", 0.375), "run-c": ("span", 0.375)}
+        report = compare_runs("run-a", "run-c", db=workspace.db, golden=workspace.golden)
+        assert report.verdict.answer != "worse"
+        assert {one.kind for one in report.per_query} == {"draw"}
+        assert score(workspace) == 0
+    places = workspace.execute("SELECT COUNT(*) FROM kbeval_chunk_spans WHERE chunk_id = 'd-003'")
+    assert places == [(2,)]
+
+
+def test_ids_of_which_nothing_tells_what_they_mean_are_left_out_with_a_warning(
+    reindexed: Callable[..., Workspace], capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace = reindexed(spans=False)
+    before = json.loads(workspace.stored("run-a"))["mrr"]
+    scored = workspace.score()
+    first, second = scored.aggregates["run-a"], scored.aggregates["run-c"]
+    # It names chunks that are gone, so it is of the index before, as the labels are.
+    assert (first.provenance["matching"], first.mrr) == ("exact", before)
+    assert second.provenance["matching"] == "none"
+    assert second.counts("mrr")["scored"] == 0
+    assert any("run-c: 12 of 12 expected chunk ids stand for other text" in one for one in scored.warnings)
+    assert "unclear-ids" in check(workspace, capsys)[1]
+
+
+def test_labels_that_may_be_of_either_chunker_are_doubted(reindexed: Callable[..., Workspace]) -> None:
+    scored = reindexed(scored=False, version="fix@2").score()
+    assert any("run-a: its hits name" in one and "taken for chunks of fix@2" in one for one in scored.warnings)
+
+
+def test_an_older_table_of_kept_spans_is_brought_up_to_date(reindexed: Callable[..., Workspace]) -> None:
+    workspace = reindexed()
+    workspace.execute_script(
+        "ALTER TABLE kbeval_chunk_spans RENAME TO now; CREATE TABLE kbeval_chunk_spans (chunk_id TEXT NOT NULL,"
+        " chunker_version TEXT NOT NULL, policy_hash TEXT NOT NULL DEFAULT '', doc_id TEXT, source_spans_json TEXT,"
+        " tokens REAL, seen_in TEXT NOT NULL, first_seen TEXT NOT NULL,"
+        " PRIMARY KEY (chunk_id, chunker_version, policy_hash));"
+        " INSERT INTO kbeval_chunk_spans SELECT * FROM now; DROP TABLE now"
+    )
+    assert score(workspace) == 0
+    assert json.loads(workspace.stored("run-c"))["mrr"] == 0.375
+    assert workspace.execute("SELECT COUNT(*) FROM kbeval_chunk_spans WHERE chunk_id = 'd-003'") == [(2,)]
+
+
+# --- hits that cannot be matched ---------------------------------------------------------------------
+
+
+def altered(workspace: Workspace, change: Callable[[dict[str, Any]], object]) -> None:
+    for run_id, query_id, text in workspace.execute("SELECT run_id, query_id, result_json FROM eval_query_results"):
+        row = json.loads(text)
+        for hit in row["hits_top_k"]:
+            change(hit)
+        workspace.execute(
+            "UPDATE eval_query_results SET result_json = ? WHERE run_id = ? AND query_id = ?",
+            (json.dumps(row), run_id, query_id),
+        )
+
+
+@pytest.fixture
+def plain(workspace: Workspace) -> Workspace:
+    workspace.add_golden(
+        *({"id": f"q{n:02}", "expected_chunk_ids": [f"d-{n:03}"], "expected_doc_ids": ["d"]} for n in range(12))
+    )
+    workspace.add_document("d", "d.md")
+    index(workspace, 12)
+    add_run(workspace, "run-a", 12)
+    return workspace
+
+
+def test_hits_without_chunk_ids_are_matched_by_where_they_stand(plain: Workspace) -> None:
+    altered(plain, lambda hit: hit.pop("chunk_id"))
+    scored = plain.score()
+    assert (scored.aggregates["run-a"].provenance["matching"], scored.aggregates["run-a"].mrr) == ("span", 0.375)
+    assert scored.notes == ["run run-a is matched by document and span: most of its hits name no chunk"]
+
+
+def test_hits_without_chunk_ids_and_places_are_matched_by_document_and_it_is_said(plain: Workspace) -> None:
+    altered(plain, lambda hit: (hit.pop("chunk_id"), hit.pop("source_spans")))
+    assert any("12 of 12 queries (first q00) matched by document alone" in one for one in plain.score().warnings)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            lambda hit: hit.update(chunk_id=hit["chunk_id"] + " "),
+            "named like 'd-000 ', labels like 'd-000', which differ",
+        ),
+        (lambda hit: hit.update(doc_id="D"), "named like 'D', labels like 'd', which differ in case or outer spaces"),
+        (lambda hit: hit.update(doc_id="other"), "named like 'other', labels like 'd')"),
+        (lambda hit: (hit.pop("doc_id"), hit.update(chunk_id="x")), "none of 21 hits names its document"),
+    ],
+)
+def test_a_run_that_shares_no_id_with_the_labels_is_doubted(
+    plain: Workspace, capsys: pytest.CaptureFixture[str], change: Callable[[dict[str, Any]], object], says: str
+) -> None:
+    altered(plain, change)
+    assert any(says in one for one in plain.score().warnings)
+    answer, codes = check(plain, capsys)
+    assert answer == 1
+    assert "unknown-hits" in codes
+
+
+def test_a_run_that_found_nothing_right_among_known_chunks_is_not_doubted(plain: Workspace) -> None:
+    altered(plain, lambda hit: hit.update(chunk_id="d-019"))
+    assert plain.score().aggregates["run-a"].mrr == 0
+    assert plain.score().warnings == []
+
+
+def test_single_rows_without_hits_or_chunks_are_named(plain: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    for query_id, row in (
+        ("q00", {}),
+        ("q01", {"hits": hits("d-001")}),
+        ("q02", {"hits_top_k": [{"rank": 1, "doc_id": "d"}]}),
+        ("q04", {"hits_top_k": []}),
+    ):
+        plain.execute("UPDATE eval_query_results SET result_json = ? WHERE query_id = ?", (json.dumps(row), query_id))
+    warnings = plain.score().warnings
+    assert any("2 rows without 'hits_top_k' (first of query q00)" in one for one in warnings)
+    assert any("1 of 14 hits name no chunk (first in query q02)" in one for one in warnings)
+    assert {"row-without-hits", "hits-without-chunk"} <= check(plain, capsys)[1]
+
+
+def test_an_unreadable_configuration_is_named(plain: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    plain.execute("UPDATE eval_runs SET config_snapshot_json = '{broken'")
+    assert any("its configuration cannot be read" in one for one in plain.score().warnings)
+    assert "unreadable-config" in check(plain, capsys)[1]
+
+
+# --- depth -------------------------------------------------------------------------------------------
+
+
+def test_a_run_that_kept_fewer_hits_than_k_is_said_to(workspace: Workspace) -> None:
+    workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": [f"c{n}"]} for n in range(12)))
+    deep = {}
+    for n in range(12):
+        ranking: list[str | None] = [None] * 10
+        ranking[6 if n % 2 else 0] = f"c{n}"
+        deep[f"q{n}"] = {"hits_top_k": hits(*ranking)}
+    workspace.add_run("deep", deep)
+    workspace.add_run("cut", {q: {"hits_top_k": row["hits_top_k"][:5]} for q, row in deep.items()})
+    (warning,) = workspace.score("cut").warnings
+    assert warning == "hit@10 of run cut equals hit@5: the run holds 5 hits per query at most"
+    assert workspace.score("deep").warnings == []
+    report = compare_runs("cut", "deep", db=workspace.db, golden=workspace.golden)
+    assert any("run cut holds 5 hits per query and run deep up to 10" in one for one in report.warnings)
+
+
+# --- empty answers -----------------------------------------------------------------------------------
+
+
+def test_an_empty_answer_is_an_empty_response_unless_the_row_states_a_refusal(workspace: Workspace) -> None:
+    workspace.add_golden(*({"id": q, "answerable": False} for q in ("silent", "flagged", "refused")))
+    workspace.add_run(
+        "run",
+        {
+            "silent": {"hits_top_k": [], "answer": {"answer": ""}},
+            "flagged": {"hits_top_k": [], "answer": {"answer": "", "grounded": True}},
+            "refused": {"hits_top_k": [], "answer": {"answer": "", "grounded": False}},
+        },
+    )
+    found = workspace.aggregate()
+    assert (found["refusal_correctness"], found["empty_response_rate"]) == (0.6667, 0.6667)

@@ -1,0 +1,110 @@
+"""A malformed place is no place: citations and source_spans that say wrongly where say nothing, and are counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kbeval.cli import run as kbeval
+from tests.support.workspace import Workspace, answer, hits
+
+MALFORMED: dict[str, dict[str, Any]] = {
+    "reversed": {"kind": "line", "start": 9, "end": 1},
+    "no end": {"kind": "line", "start": 1},
+    "no start": {"kind": "byte", "end": 9},
+    "nothing": {"kind": "line"},
+    "text": {"kind": "line", "start": "one", "end": "nine"},
+    "unknown kind": {"kind": "lines", "start": 1, "end": 9},
+    "kind that is no text": {"kind": 5, "start": 1, "end": 9},
+    "no kind": {"start": 1, "end": 9},
+    "empty": {"kind": "byte", "start": 5, "end": 5},
+    "too large": {"kind": "line", "start": 1, "end": 1e300 * 10**8},
+    "lists": {"kind": "line", "start": [1], "end": [9]},
+    "reversed time": {"kind": "time", "start_ms": 9, "end_ms": 1},
+    "reversed code": {"kind": "code", "line_start": 9, "line_end": 1},
+    "flat region": {"kind": "region", "x": 0, "y": 0, "w": 0, "h": 5},
+    "page without a number": {"kind": "page"},
+    "reversed page": {"kind": "page", "page": 1, "char_start": 9, "char_end": 1},
+}
+
+
+@pytest.fixture
+def known(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """One document with one chunk, lines 1 to 9."""
+    monkeypatch.setenv("KBEVAL_DB", str(workspace.db))
+    monkeypatch.setenv("KBEVAL_GOLDEN", str(workspace.golden))
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
+    workspace.add_document("d1", "d1.md")
+    workspace.add_chunk("c", "d1", [{"kind": "line", "start": 1, "end": 9}])
+    return workspace
+
+
+def cited(workspace: Workspace, *citations: dict[str, Any]) -> dict[str, Any]:
+    text = answer("yes", *({"path": "d1.md", **citation} for citation in citations))
+    workspace.add_run("run", {"q": {"hits_top_k": hits("c"), "answer": text}})
+    return workspace.aggregate()
+
+
+@pytest.mark.parametrize("form", [form for form in MALFORMED if form != "too large"])
+def test_a_malformed_citation_resolves_to_nothing_and_is_counted(
+    known: Workspace, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = cited(known, MALFORMED[form])
+    assert found["citation_coverage"] == 0.0
+    assert found["ledger"]["malformed_citations"] == 1
+    assert kbeval(["check"]) == 1
+    out = capsys.readouterr().out
+    assert "[malformed-citation]" in out
+    assert "run q: citation 1" in out
+
+
+@pytest.mark.parametrize(
+    "citation", [{}, {"kind": None}, {"kind": "caption"}, {"section": "A"}, {"kind": "caption", "start": 3}]
+)
+def test_a_citation_with_a_path_alone_resolves_by_its_document(known: Workspace, citation: dict[str, Any]) -> None:
+    found = cited(known, citation, {"kind": "line", "start": 9, "end": 20})
+    assert found["citation_coverage"] == 1.0
+    assert "malformed_citations" not in found["ledger"]
+
+
+def test_a_citation_that_names_a_chunk_needs_no_place(known: Workspace) -> None:
+    found = cited(known, {"chunk_id": "c", "kind": "line", "start": 9, "end": 1})
+    assert found["citation_coverage"] == 1.0
+    assert "malformed_citations" not in found["ledger"]
+
+
+def test_a_citation_that_names_nothing_is_malformed(known: Workspace) -> None:
+    text = {
+        "answer": "yes",
+        "grounded": True,
+        "citations": [{"marker": "[#1]"}, {"citation": "d1.md"}, {"citation": []}],
+    }
+    known.add_run("run", {"q": {"hits_top_k": hits("c"), "answer": text}})
+    found = known.aggregate()
+    assert found["citation_coverage"] == 0.0
+    assert found["ledger"]["malformed_citations"] == 3
+
+
+@pytest.mark.parametrize("form", [form for form in MALFORMED if form != "too large"])
+def test_malformed_spans_of_hits_say_nothing_and_are_counted(
+    known: Workspace, form: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    known.add_golden({"id": "q", "expected_spans": [{"path": "d1.md", "kind": "line", "start": 1, "end": 9}]})
+    hit = {"rank": 1, "chunk_id": "x", "doc_id": "d1", "source_spans": [MALFORMED[form]]}
+    good = {"rank": 2, "chunk_id": "y", "doc_id": "d1", "source_spans": [{"kind": "line", "start": 1, "end": 9}]}
+    known.add_run("run", {"q": {"hits_top_k": [hit, good]}})
+    # Nothing says where the first one stands, so the document decides.
+    assert known.aggregate(match="span")["ledger"]["matched"] == {"span": 0, "doc": 1}
+    assert kbeval(["check", "run"]) == 1
+    out = capsys.readouterr().out
+    assert "[malformed-span]" in out
+    assert "run q: hit 1" in out
+    assert "hit 2" not in out
+
+
+@pytest.mark.parametrize("spans", [None, [], [{"kind": "caption"}]])
+def test_hits_without_spans_are_no_finding(known: Workspace, spans: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    known.add_run("run", {"q": {"hits_top_k": [{**hits("c")[0], "source_spans": spans}]}})
+    assert kbeval(["check"]) == 0
+    assert "malformed" not in capsys.readouterr().out

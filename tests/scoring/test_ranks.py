@@ -1,0 +1,61 @@
+"""Ranks that stand more than once in a ranking: each hit takes a place of its own, and it is said."""
+
+from __future__ import annotations
+
+import pytest
+
+from kbeval.cli import run as kbeval
+from tests.support.workspace import Workspace
+
+
+def ranking(*ranks: int | None, chunks: str = "cdefghij") -> list[dict[str, object]]:
+    """Hits with these ranks; the first one is expected."""
+    return [
+        {"chunk_id": chunk, "doc_id": "d", **({} if rank is None else {"rank": rank})}
+        for rank, chunk in zip(ranks, chunks, strict=False)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stored", "places"),
+    [
+        ((1, 1, 1), (1, 2, 3)),
+        ((1, 1, 1, 2, 7), (1, 2, 3, 4, 7)),
+        ((7, 1, 7, 3), (7, 1, 8, 3)),
+        ((2, 2, 5), (2, 3, 5)),
+        ((3, 3, 4, 4), (3, 4, 5, 6)),
+        ((5, 3, 9), (5, 3, 9)),
+        ((None, 1, None), (1, 2, 3)),
+        ((9223372036854775807, 9223372036854775807), (9223372036854775807, 9223372036854775807)),
+    ],
+)
+def test_each_hit_takes_its_rank_or_the_next_place_that_is_free(
+    workspace: Workspace, stored: tuple[int | None, ...], places: tuple[int, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
+    workspace.add_run("run", {"q": {"hits_top_k": ranking(*stored)}})
+    sql = "SELECT rank, stored_rank FROM hits ORDER BY position"
+    assert kbeval(["sql", sql, "--db", str(workspace.db), "--format", "csv"]) == 0
+    found = [tuple(map(int, line.split(","))) for line in capsys.readouterr().out.split()[1:]]
+    assert [rank for rank, _ in found] == list(places)
+    assert [rank for _, rank in found] == [rank or place for place, rank in enumerate(stored, start=1)]
+
+
+def test_no_precision_exceeds_one(workspace: Workspace) -> None:
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["c", "d", "e"], "expected_doc_ids": ["d"]})
+    workspace.add_run("run", {"q": {"hits_top_k": ranking(1, 1, 1)}})
+    found = workspace.aggregate()
+    assert found["precision_at_k_chunk"] == {"1": 1.0, "3": 1.0, "5": 0.6, "10": 0.3}
+    assert found["recall_at_k_chunk"] == {"1": 0.3333, "3": 1.0, "5": 1.0, "10": 1.0}
+
+
+def test_repeated_ranks_are_a_finding_and_a_warning(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    workspace.add_golden(*({"id": query, "expected_chunk_ids": ["c"]} for query in "qr"))
+    workspace.add_run("run", {"q": {"hits_top_k": ranking(1, 2, 2)}, "r": {"hits_top_k": ranking(1, 2, 3)}})
+    (said,) = workspace.score("run").warnings
+    assert said.startswith("run run: 1 ranking with repeated ranks, first of query q: each hit takes a place")
+    assert kbeval(["check", "--db", str(workspace.db), "--golden", str(workspace.golden)]) == 1
+    out = capsys.readouterr().out
+    assert "[repeated-rank]" in out
+    assert "run q: rank 2" in out
+    assert "[rank-gap]" not in out

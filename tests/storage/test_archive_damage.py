@@ -1,0 +1,162 @@
+"""Archives that are damaged: one clear line or the right numbers, never wrong ones, and archiving makes them whole."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.archives import (
+    archive,
+    assert_same_numbers,
+    contents,
+    manifest,
+    refused,
+    rewrite_manifest,
+    rewrite_parts,
+    run_folder,
+    said,
+    table,
+)
+from tests.support.workspace import Workspace
+
+
+def broken(path: Path, how: str) -> None:
+    data = path.read_bytes()
+    if how == "missing":
+        path.unlink()
+    elif how == "truncated":
+        path.write_bytes(data[: len(data) // 2])
+    else:
+        # The same length, one bit another.
+        place = random.Random(path.name).randrange(4, len(data) - 12)
+        path.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+
+
+DAMAGE = {
+    "edited": ("part.json", "results", "hits", "rows", "eval_runs", "chunks", "golden"),
+    "missing": ("part.json", "hits", "chunks"),
+    "truncated": ("part.json", "results", "eval_runs"),
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_archive_never_gives_wrong_numbers_and_is_made_whole_again(
+    stored: Workspace, folder: Path, how: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    archive(stored, folder)
+    command = ["score", "--all", "--dry-run", "--skip-bad-rows", "--format", "json"]
+    expected = said(capfd, folder, *command)
+    made_good = []
+    for name in DAMAGE[how]:
+        shutil.copytree(folder, folder.parent / name)
+        at = {"part.json": "part.json"}.get(name, f"{name}.parquet")
+        in_run = run_folder(folder.parent / name, "one") / at
+        broken(in_run if in_run.exists() else table(folder.parent / name, name), how)
+        if said(capfd, folder.parent / name, *command) == expected:
+            made_good.append(name)
+        else:
+            assert "damaged archive" in refused(capfd, folder.parent / name, *command)
+    # What can be made from the rows again is. They themselves are looked through for labels that no table knows.
+    assert made_good == [name for name in DAMAGE[how] if name in ("results", "hits")]
+    for name in (DAMAGE[how][0], DAMAGE[how][-1]):
+        assert said(capfd, stored.db, "archive", str(folder.parent / name), "--golden", str(stored.golden))[0] == 0
+        assert said(capfd, folder.parent / name, *command) == expected
+
+
+def test_a_damaged_row_is_never_shown_and_is_archived_again(
+    stored: Workspace, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    archive(stored, folder)
+    broken(run_folder(folder, "one") / "rows.parquet", "edited")
+    assert "rows.parquet is missing or damaged" in refused(capfd, folder, "show", "one", "--query", "q1")
+    assert archive(stored, folder).written == ["one"]
+    assert said(capfd, folder, "show", "one", "--query", "q1")[0] == 0
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", "{}", '{"format": 1}', '{"format": 1, "runs": [], "tables": 3}']
+)
+def test_a_manifest_that_is_none_is_said(
+    stored: Workspace, folder: Path, text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    archive(stored, folder)
+    (folder / "manifest.json").write_text(text)
+    for arguments in (["runs"], ["score", "one"], ["sql", "FROM runs"]):
+        assert "manifest.json cannot be read" in refused(capfd, folder, *arguments)
+    # Archiving again would forget runs that the database no longer holds, so that is for people to decide.
+    assert "delete that file and archive" in refused(capfd, stored.db, "archive", str(folder))
+    (folder / "manifest.json").unlink()
+    assert archive(stored, folder).unchanged == ["one", "two"]
+    assert_same_numbers(stored, folder)
+
+
+def test_a_manifest_of_another_format_is_left_alone(
+    stored: Workspace, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    archive(stored, folder)
+    rewrite_manifest(folder, format=2)
+    before = contents(folder)
+    for database, arguments in ((folder, ["runs"]), (stored.db, ["archive", str(folder)])):
+        assert "another version of kbeval (format 2)" in refused(capfd, database, *arguments)
+    assert contents(folder) == before
+
+
+@pytest.mark.parametrize("name", ["..", "../other", "/etc", "", ".", "a/b", 7, None, "a\x00b"])
+def test_a_manifest_that_leads_elsewhere_is_not_followed(
+    stored: Workspace, folder: Path, name: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    archive(stored, folder)
+    shutil.copytree(folder, folder.parent / "other")
+    found = manifest(folder)
+    found["runs"]["one"]["name"] = name
+    rewrite_manifest(folder, runs=found["runs"])
+    refused(capfd, folder, "runs")
+    archive(stored, folder.parent / "other")
+    found = manifest(folder.parent / "other")
+    found["tables"]["eval_runs"]["name"] = name
+    rewrite_manifest(folder.parent / "other", tables=found["tables"])
+    refused(capfd, folder.parent / "other", "runs")
+
+
+def test_a_manifest_that_names_other_runs_than_the_tables_is_damaged(
+    stored: Workspace, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    archive(stored, folder)
+    runs = manifest(folder)["runs"]
+    rewrite_manifest(folder, runs={"one": runs["one"]})
+    assert "damaged archive" in refused(capfd, folder, "runs")
+    rewrite_manifest(folder, runs={"one": runs["two"], "two": runs["one"]})
+    assert "damaged archive" in refused(capfd, folder, "runs")
+
+
+def test_two_runs_that_say_the_same_of_their_rows_are_kept_apart_by_reading(stored: Workspace, folder: Path) -> None:
+    """Nobody writes such an archive; somebody may put one together."""
+    archive(stored, folder)
+    numberings: list[int] = []
+
+    def as_the_first(part: dict[str, Any]) -> None:
+        ((_, run),) = part["runs"].items()
+        numberings.append(run[1])
+        run[1] = numberings[0]
+
+    rewrite_parts(folder, as_the_first)
+    assert_same_numbers(stored, folder)
+
+
+def test_a_damaged_database_damages_no_archive(
+    stored: Workspace, folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    archive(stored, folder)
+    before = contents(folder)
+    with closing(sqlite3.connect(stored.db)) as connection:
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    data = stored.db.read_bytes()
+    stored.db.write_bytes(data[:size] + b"\xff" * (len(data) - size))
+    refused(capfd, stored.db, "archive", str(folder))
+    assert contents(folder) == before

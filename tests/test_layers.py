@@ -1,0 +1,60 @@
+"""No module imports from a layer above its own, at the top of the file or inside a function, or for types alone."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import kbeval
+
+PACKAGE = Path(kbeval.__file__).parent
+# Lowest first. Those of one line know nothing of each other, but for errors and util.
+LAYERS = (
+    {"errors", "util"},
+    {"database", "settings"},
+    {"engine"},
+    {"golden", "metrics"},
+    {"storage"},
+    {"scoring"},
+    {"compare"},
+    {"explore"},
+    {"systems"},
+    {"render"},
+    {"demo", "workspace"},
+    {"cli"},
+    {"__main__"},
+)
+HEIGHT = {name: height for height, names in enumerate(LAYERS) for name in names}
+
+
+def imports(path: Path) -> set[str]:
+    """The modules of kbeval that a file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            module = node.module or ""
+            # `from kbeval import x` may be a module, or the version.
+            found |= {f"kbeval.{alias.name}" for alias in node.names} if module == "kbeval" else {module}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return {name for name in found if name.startswith("kbeval.") and name != "kbeval.__version__"}
+
+
+def test_no_module_imports_upwards() -> None:
+    upwards = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        name = path.relative_to(PACKAGE).with_suffix("").parts[0]
+        if name == "__init__":
+            continue
+        for module in sorted(imports(path)):
+            other = module.split(".")[1]
+            beside = HEIGHT[other] == HEIGHT[name] != 0 and other != name
+            if HEIGHT[other] > HEIGHT[name] or beside:
+                upwards.append(f"{path.relative_to(PACKAGE)} imports {module}")
+    assert upwards == []
+
+
+def test_every_package_has_its_layer() -> None:
+    found = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
+    assert found - {"__init__"} == HEIGHT.keys()
