@@ -4,7 +4,7 @@
 --          n_policies (of those and of the runs), n_policies_of_chunks (of all chunks that are known), n_labels
 --          (expected chunks), n_labels_unknown (not in the table now), n_chunks_gone (once in it, and not now),
 --          n_chunks_moved (in it now for other text than once), n_labels_sighted (labels that kept hits have named)
--- kind: view
+-- kind: table
 WITH indexed AS (
     SELECT chunker_version, policy_hash FROM chunks
     UNION
