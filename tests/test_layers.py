@@ -20,6 +20,7 @@ LAYERS = (
     {"explore"},
     {"systems"},
     {"render"},
+    {"live"},
     {"demo", "workspace"},
     {"cli"},
     {"__main__"},

@@ -1,0 +1,417 @@
+"""Sends HTTP requests: retries in one layer, a limit on size, errors as values.
+
+How it is used, here by a program that asks every item of a list (see also `limits`, `working` and `progress`):
+
+    async def main() -> None:
+        limit = Limit(ceiling=16, rate=None)
+        crew = Crew(limit)
+        progress = Progress("run r1", len(items), limit)
+        async with Sender(crew, Policy(timeout=120), secrets, on_retry=progress.retried) as sender:
+
+            async def job(item):
+                request = json_request("POST", url, headers, body)
+                outcome = await sender.send(request, read=parse_response, on_attempt=store_attempt)
+                progress.finished(is_error=outcome.failure is not None)
+
+            with handling_interrupts(crew):
+                async with progress.shown():
+                    await crew.run(items, job)
+
+    run_async(main())
+
+- `read` turns a `Response` with a status below 300 into a value; it raises `InvalidResponseError` if it cannot.
+- `on_attempt` is awaited after each attempt, before anything else is sent for the item: store it there. It is called
+  within `crew.engaged()`, so that Ctrl-C gives it time to finish.
+- `Outcome` has the `value` of `read`, or a `Failure` with its kind (`timeout`, `connection`, `http`,
+  `invalid_response`, `target`), the HTTP status and a message that is free of secrets.
+- 429, 502, 503, 504, broken connections and connections that could not be made are tried again, with increasing pauses
+  and jitter, or after what `Retry-After` says, until `Policy.attempts` or `Policy.deadline` is reached. Everything else
+  is tried once. A redirect is followed only to the same scheme, host and port.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+from kbeval.live.environment import Secrets
+from kbeval.live.working import Crew
+from kbeval.util.strict_json import fault_of, parse
+from kbeval.util.text import cut
+
+if TYPE_CHECKING:
+    import httpx2
+
+T = TypeVar("T")
+
+TIMEOUT, CONNECTION, HTTP, INVALID, TARGET = KINDS = ("timeout", "connection", "http", "invalid_response", "target")
+TOO_MANY = 429
+RETRIED = frozenset((TOO_MANY, 502, 503, 504))
+_MOST_REDIRECTS = 5
+_CONNECT_SECONDS = 10.0
+_QUOTED = 300
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How patient to be. Times are in seconds; `deadline` covers all attempts of one request with their pauses."""
+
+    timeout: float = 120.0
+    attempts: int = 6
+    deadline: float = 300.0
+    most_bytes: int = 20_000_000
+    wait_initial: float = 0.5
+    wait_max: float = 20.0
+    wait_jitter: float = 1.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request as it will be sent. Headers and address may contain secrets: never store or show it as it is."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict)
+    content: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Response:
+    """A response; the names of its headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode("utf-8", "replace")
+
+    def json(self) -> Any:  # noqa: ANN401  (any JSON value)
+        """The body as JSON. Raises `InvalidResponseError` with its beginning if it is something else."""
+        try:
+            return parse(self.body.decode("utf-8"))
+        except ValueError as error:
+            fault = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else fault_of(error)
+            what = f"{len(self.body):,} bytes: {cut(self.text(), 80)!r}" if self.body else "empty"
+            msg = f"the response {fault} ({what})"
+            raise InvalidResponseError(msg) from error
+
+
+class InvalidResponseError(Exception):
+    """The response cannot be used; the message says why."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why there is no answer."""
+
+    kind: str
+    message: str
+    status: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is stored in a row."""
+        return {"kind": self.kind, "status": self.status, "message": self.message}
+
+
+@dataclass(frozen=True)
+class Attempt(Generic[T]):
+    """One request that was sent, and what came of it."""
+
+    number: int
+    started_at: str
+    elapsed_ms: float
+    status: int | None = None
+    value: T | None = None
+    failure: Failure | None = None
+    response: Response | None = None
+
+
+@dataclass(frozen=True)
+class Outcome(Generic[T]):
+    """What came of a request after all attempts."""
+
+    value: T | None
+    failure: Failure | None
+    attempts: int
+    # Of the successful attempt alone; None if there is none.
+    elapsed_ms: float | None
+    # With all attempts and the pauses between them.
+    total_ms: float
+    response: Response | None = None
+
+
+OnAttempt = Callable[[Attempt[T]], Awaitable[None]]
+
+
+class _AgainError(Exception):
+    """An attempt that may be repeated, after that many seconds if the server said so."""
+
+    def __init__(self, after: float | None) -> None:
+        super().__init__()
+        self.after = after
+
+
+def json_request(method: str, url: str, headers: Mapping[str, str], body: Any) -> Request:  # noqa: ANN401  (any JSON)
+    """A request with a JSON body; without one if it is None."""
+    if body is None:
+        return Request(method, url, {"Accept": "application/json", **headers})
+    given = {name.lower() for name in headers}
+    own = {"Accept": "application/json", "Content-Type": "application/json"}
+    kept = {name: value for name, value in own.items() if name.lower() not in given}
+    content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
+    return Request(method, url, {**kept, **headers}, content)
+
+
+class Sender:
+    """Sends requests within the limit of a crew. Use as an asynchronous context manager."""
+
+    def __init__(
+        self, crew: Crew, policy: Policy, secrets: Secrets, *, on_retry: Callable[[], None] = lambda: None
+    ) -> None:
+        self._crew = crew
+        self._policy = policy
+        self._secrets = secrets
+        self._on_retry = on_retry
+        self._client: httpx2.AsyncClient | None = None
+
+    async def __aenter__(self) -> Self:
+        import httpx2
+
+        from kbeval import __version__
+
+        most = self._crew.limit.ceiling
+        self._client = httpx2.AsyncClient(
+            timeout=httpx2.Timeout(self._policy.timeout, connect=min(self._policy.timeout, _CONNECT_SECONDS)),
+            limits=httpx2.Limits(max_connections=most + 1, max_keepalive_connections=most + 1),
+            follow_redirects=False,
+            headers={"User-Agent": f"kbeval/{__version__}"},
+        )
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def send(
+        self, request: Request, *, read: Callable[[Response], T], on_attempt: OnAttempt[T] | None = None
+    ) -> Outcome[T]:
+        """Send a request until it is answered, cannot be answered, or patience ends."""
+        import stamina
+
+        started = time.monotonic()
+        policy = self._policy
+        last: list[Attempt[T]] = []
+
+        def may_retry(error: Exception) -> bool | float:
+            if not isinstance(error, _AgainError):
+                return False
+            if error.after is None:
+                return True
+            return error.after if time.monotonic() - started + error.after < policy.deadline else False
+
+        try:
+            async for turn in stamina.retry_context(
+                on=may_retry,
+                attempts=policy.attempts,
+                timeout=policy.deadline,
+                wait_initial=policy.wait_initial,
+                wait_max=policy.wait_max,
+                wait_jitter=policy.wait_jitter,
+            ):
+                if turn.num > 1:
+                    self._on_retry()
+                with turn:
+                    last = [await self._attempt(request, turn.num, read, on_attempt)]
+                    self._raise_if_retried(last[0])
+        except _AgainError:
+            pass
+        (final,) = last
+        return Outcome(
+            value=final.value,
+            failure=final.failure,
+            attempts=final.number,
+            elapsed_ms=None if final.failure is not None else final.elapsed_ms,
+            total_ms=_ms(started),
+            response=final.response,
+        )
+
+    @staticmethod
+    def _raise_if_retried(attempt: Attempt[Any]) -> None:
+        if attempt.failure is None:
+            return
+        if attempt.status in RETRIED:
+            raise _AgainError(retry_after(attempt.response))
+        if attempt.failure.kind == CONNECTION:
+            raise _AgainError(None)
+
+    async def _attempt(
+        self, request: Request, number: int, read: Callable[[Response], T], on_attempt: OnAttempt[T] | None
+    ) -> Attempt[T]:
+        limit = self._crew.limit
+        async with limit.turn() as turn:
+            with self._crew.engaged():
+                at, started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"), time.monotonic()
+                response, failure = await self._exchange(request)
+                elapsed = _ms(started)
+                value: T | None = None
+                if response is not None and failure is None:
+                    try:
+                        value = read(response)
+                    except InvalidResponseError as error:
+                        failure = Failure(INVALID, self._clean(str(error)), response.status)
+                status = response.status if response is not None else None
+                if status == TOO_MANY:
+                    limit.refused(turn, retry_after(response))
+                elif status is None or status >= 500:
+                    limit.troubled()
+                else:
+                    limit.succeeded(turn)
+                found = Attempt(number, at, elapsed, status, value, failure, response)
+                if on_attempt is not None:
+                    await on_attempt(found)
+                return found
+
+    async def _exchange(self, request: Request) -> tuple[Response | None, Failure | None]:
+        """Send once. The time limit covers the whole exchange: a server that sends a byte now and then is too slow."""
+        import httpx2
+
+        try:
+            async with asyncio.timeout(self._policy.timeout):
+                response = await self._follow(request)
+        except _TooLargeError as error:
+            return error.response, Failure(INVALID, str(error), error.response.status)
+        except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+            return None, self._failure(error)
+        if 200 <= response.status < 300:
+            return response, None
+        return response, Failure(HTTP, self._clean(_error_text(response)), response.status)
+
+    def _failure(self, error: Exception) -> Failure:
+        """Why no response came."""
+        import httpx2
+
+        timeout = self._policy.timeout
+        if isinstance(error, httpx2.ConnectTimeout | httpx2.PoolTimeout):
+            return Failure(CONNECTION, f"no connection within {min(timeout, _CONNECT_SECONDS):g} s")
+        if isinstance(error, TimeoutError | httpx2.TimeoutException):
+            return Failure(TIMEOUT, f"no answer within {timeout:g} s")
+        if isinstance(error, httpx2.DecodingError):
+            return Failure(INVALID, self._clean(f"the response cannot be decompressed: {error}"))
+        if isinstance(error, httpx2.TransportError) and not isinstance(
+            error, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError
+        ):
+            return Failure(CONNECTION, self._clean(_described(error)))
+        return Failure(TARGET, self._clean(f"the request cannot be sent: {error}"))
+
+    async def _follow(self, request: Request) -> Response:
+        import httpx2
+
+        url, method = httpx2.URL(request.url), request.method
+        response = await self._once(request, url)
+        for _ in range(_MOST_REDIRECTS):
+            place = response.headers.get("location")
+            keeps = response.status in (307, 308) or (response.status in (301, 302, 303) and method in ("GET", "HEAD"))
+            if place is None or not keeps:
+                break
+            there = url.join(place)
+            if (there.scheme, there.host, there.port) != (url.scheme, url.host, url.port):
+                break
+            url = there
+            response = await self._once(request, url)
+        return response
+
+    async def _once(self, request: Request, url: httpx2.URL) -> Response:
+        if self._client is None:
+            msg = "use 'async with Sender(…)'"
+            raise RuntimeError(msg)
+        most = self._policy.most_bytes
+        headers = dict(request.headers)
+        async with self._client.stream(request.method, url, headers=headers, content=request.content) as found:
+            known = {name.lower(): value for name, value in found.headers.items()}
+            pieces, size = [], 0
+            async for piece in found.aiter_bytes(65_536):
+                size += len(piece)
+                if size > most:
+                    raise _TooLargeError(Response(found.status_code, known, b""), most)
+                pieces.append(piece)
+        return Response(found.status_code, known, b"".join(pieces))
+
+    def _clean(self, text: str) -> str:
+        return cut(self._secrets.hide(text), _QUOTED)
+
+
+class _TooLargeError(Exception):
+    def __init__(self, response: Response, most: int) -> None:
+        super().__init__(f"the response is larger than {most / 1_000_000:g} MB")
+        self.response = response
+
+
+def retry_after(response: Response | None) -> float | None:
+    """The seconds that a server asks to wait: a number or a date; None if it does not say."""
+    text = response.headers.get("retry-after", "").strip() if response is not None else ""
+    if not text:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        try:
+            seconds = (email.utils.parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
+        except (ValueError, TypeError):
+            return None
+    return max(0.0, seconds) if seconds == seconds and seconds < 1e9 else None  # noqa: PLR0124  (NaN)
+
+
+def _ms(started: float) -> float:
+    return round((time.monotonic() - started) * 1000, 3)
+
+
+def _described(error: Exception) -> str:
+    """An error of the network, in words: libraries often give none."""
+    text = " ".join(str(error).split())
+    kinds = {
+        "ConnectError": "no connection",
+        "ReadError": "the connection broke",
+        "WriteError": "the connection broke",
+        "CloseError": "the connection broke",
+        "RemoteProtocolError": "the connection broke",
+        "ProxyError": "the proxy failed",
+    }
+    what = kinds.get(type(error).__name__, type(error).__name__)
+    return f"{what}: {text}" if text else what
+
+
+def _error_text(response: Response) -> str:
+    """What a server says about an error: the usual fields of JSON, or the beginning of the body."""
+    place = response.headers.get("location")
+    if 300 <= response.status < 400 and place:
+        return f"HTTP {response.status}: redirects to {place}, which is not followed; use the final address as url"
+    said = ""
+    try:
+        found = parse(response.text())
+    except ValueError:
+        said = " ".join(response.text().split())
+    else:
+        said = _said(found) or " ".join(response.text().split())
+    return f"HTTP {response.status}: {said}" if said else f"HTTP {response.status}"
+
+
+def _said(found: object) -> str:
+    if isinstance(found, str):
+        return found
+    if isinstance(found, dict):
+        for name in ("error", "message", "detail"):
+            if said := _said(found.get(name)):
+                return said
+    return ""
