@@ -126,12 +126,12 @@ def _macro_calls() -> re.Pattern[str]:
     return re.compile(rf"\b({'|'.join(macros())})\"?\s*\(", re.IGNORECASE)
 
 
-def called_macros(sql: str) -> Iterator[str]:
+@functools.lru_cache(maxsize=1024)
+def called_macros(sql: str) -> tuple[str, ...]:
     """The macros that a statement calls, each after those that it depends on."""
-    for name in dict.fromkeys(map(str.lower, _macro_calls().findall(sql))):
-        body = macros()[name].partition(" AS")[2]
-        yield from called_macros(body)
-        yield name
+    names = dict.fromkeys(map(str.lower, _macro_calls().findall(sql)))
+    bodies = {name: macros()[name].partition(" AS")[2] for name in names}
+    return tuple(called for name in names for called in (*called_macros(bodies[name]), name))
 
 
 def definitions() -> dict[str, str]:

@@ -6,6 +6,7 @@ constants for summing, rounding and comparing values. Comments and layout of shi
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Sequence
@@ -42,5 +43,6 @@ def _constants() -> list[Any]:
     ]
 
 
+@functools.lru_cache(maxsize=1024)
 def _plain(sql: str) -> str:
     return " ".join(relations.without_comments(sql).split())

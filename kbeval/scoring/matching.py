@@ -44,13 +44,19 @@ class Matching:
         self._session.need("run_matching")
         return dict(self._session.rows("SELECT run_id, matching FROM run_matching"))
 
+    def _counts(self, *columns: str) -> list[int]:
+        """Columns of `version_counts`, which is read once: planning it takes longer than its few rows do."""
+        return [self._all_counts[column] for column in columns]
+
+    @functools.cached_property
+    def _all_counts(self) -> dict[str, int]:
+        self._session.need("version_counts")
+        return dict(self._session.rows("UNPIVOT version_counts ON COLUMNS(*)"))
+
     @functools.cached_property
     def is_alike(self) -> bool:
         """Is it clear without a look at any hit that the ids of labels and hits compare, or that nothing tells?"""
-        self._session.need("version_counts")
-        ((unnamed, named, labels),) = self._session.rows(
-            "SELECT n_runs_unnamed, n_versions_named, n_labels FROM version_counts"
-        )
+        unnamed, named, labels = self._counts("n_runs_unnamed", "n_versions_named", "n_labels")
         if self._options.together and (named > 1 or (named and unnamed)):
             # Whether the chunkers of two runs differ is asked whatever the labels are.
             return False
@@ -62,9 +68,11 @@ class Matching:
     @property
     def _is_one_index(self) -> bool:
         """As `is_alike`, where chunks are expected and all hits name theirs."""
-        ((unnamed, named, indexed, versions, policies, unknown, gone, moved, sighted),) = self._session.rows(
-            "SELECT n_runs_unnamed, n_versions_named, n_indexed, n_versions, n_policies, n_labels_unknown,"
-            " n_chunks_gone, n_chunks_moved, n_labels_sighted FROM version_counts"
+        unnamed, named, indexed, versions, policies = self._counts(
+            "n_runs_unnamed", "n_versions_named", "n_indexed", "n_versions", "n_policies"
+        )
+        unknown, gone, moved, sighted = self._counts(
+            "n_labels_unknown", "n_chunks_gone", "n_chunks_moved", "n_labels_sighted"
         )
         if versions <= 1 and policies <= 1 and not (unknown or gone or moved):
             return not unnamed or not (self._options.together or self._hits_name_chunkers)
@@ -96,7 +104,7 @@ class Matching:
         """Do the configurations say all that must be known about the chunkers of runs?"""
         if not self.is_alike:
             return False
-        ((unnamed, policies),) = self._session.rows("SELECT n_runs_unnamed, n_policies_of_chunks FROM version_counts")
+        unnamed, policies = self._counts("n_runs_unnamed", "n_policies_of_chunks")
         return not unnamed and policies <= 1
 
     @functools.cached_property
