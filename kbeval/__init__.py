@@ -28,7 +28,7 @@ _HOMES = {
     "Metric": "kbeval.metrics.catalogue",
     "QueryComparison": "kbeval.compare.report",
     "Run": "kbeval.storage.runs",
-    "ScoreOptions": "kbeval.scoring.scorer",
+    "ScoreOptions": "kbeval.scoring.options",
     "Scored": "kbeval.scoring.aggregate",
     "Scoring": "kbeval.scoring.scorer",
     "Workspace": "kbeval.workspace",
@@ -77,7 +77,7 @@ if TYPE_CHECKING:
     from kbeval.scoring.aggregate import store_aggregate as store_aggregate
     from kbeval.scoring.aggregate import store_scored as store_scored
     from kbeval.scoring.attribution import recompute as recompute
-    from kbeval.scoring.scorer import ScoreOptions as ScoreOptions
+    from kbeval.scoring.options import ScoreOptions as ScoreOptions
     from kbeval.scoring.scorer import Scoring as Scoring
     from kbeval.scoring.scorer import open_scoring as open_scoring
     from kbeval.storage.archive_writer import archive_runs as archive_runs

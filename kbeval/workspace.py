@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kbeval.explore.history import History
     from kbeval.scoring.aggregate import Scored
     from kbeval.scoring.attribution import Recomputed
-    from kbeval.scoring.scorer import ScoreOptions
+    from kbeval.scoring.options import ScoreOptions
     from kbeval.storage.archive_writer import Archived
     from kbeval.storage.runs import Run
     from kbeval.systems import ImportedRun
@@ -61,8 +61,6 @@ class Workspace:
         from kbeval.scoring.aggregate import score_runs, store_scored
         from kbeval.scoring.incremental import due_runs, rescore
 
-        options = replace(self.options, archive=store)
-
         def keep(scored: Scored) -> None:
             broken = {row.run_id for row in scored.bad_rows}
             healthy = [run_id for run_id in scored.aggregates if run_id not in broken]
@@ -70,8 +68,9 @@ class Workspace:
                 store_scored(scored, db=self.db, runs=healthy)
 
         if not runs:
-            return rescore(str(self.db), due_runs(self.db, self._labels(), options), options, keep)
-        scored = score_runs(self.db, self._labels(), runs, options)
+            due = due_runs(self.db, self._labels(), self.options)
+            return rescore(self.db, due, self.options, keep, to_store=store)
+        scored = score_runs(self.db, self._labels(), runs, self.options, to_store=store)
         keep(scored)
         return scored
 
@@ -169,7 +168,7 @@ def open_workspace(
     `options`: fields of `ScoreOptions`, such as `match="span"` or `memory_limit="2GB"`.
     """
     from kbeval.metrics.catalogue import metrics_in_config
-    from kbeval.scoring.scorer import ScoreOptions
+    from kbeval.scoring.options import ScoreOptions
 
     config = load_config(Path(folder).absolute())
     database = db or config.get("db")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import polars as pl
 import pytest
 
@@ -24,6 +26,11 @@ def test_every_public_name_is_there_and_documented() -> None:
         assert name == "__version__" or value.__doc__, name
     with pytest.raises(AttributeError):
         kbeval.nothing  # noqa: B018
+
+
+def test_every_option_of_scoring_is_documented() -> None:
+    for field in dataclasses.fields(kbeval.ScoreOptions):
+        assert f"- `{field.name}`: " in (kbeval.ScoreOptions.__doc__ or ""), field.name
 
 
 def test_an_aggregate_is_computed_and_stored(one_run: Workspace) -> None:

@@ -25,7 +25,7 @@ from kbeval.golden.labels import FIELDS, SPELLINGS
 from kbeval.golden.spans import KINDS
 from kbeval.metrics.catalogue import CONFIG_FIELDS, catalogue
 from kbeval.metrics.names import SHORT_NAMES
-from kbeval.scoring.scorer import ScoreOptions, open_scoring
+from kbeval.scoring.scorer import open_scoring
 from kbeval.settings import KEYS
 from kbeval.storage.sqlite import OPTIONAL, REQUIRED
 from tests.support.command_reference import all_commands, with_reference
@@ -149,7 +149,7 @@ def test_every_row_of_a_table_has_all_its_cells(path: Path) -> None:
 def test_the_views_work_as_shown(workspace_db: Path) -> None:
     shown = re.findall(r"^\| `(\w+)` \|.*\| `(SELECT .*)` \|$", section(DOCS["sql"], "Views"), re.MULTILINE)
     assert {name for name, _ in shown} == examples().keys() - {"compare"}
-    with open_scoring("workspace.db", "golden.yaml", None, ScoreOptions(lazily=True)) as scoring:
+    with open_scoring("workspace.db", "golden.yaml", lazily=True) as scoring:
         for name, sql in shown:
             scoring.session.need(name)
             # The demo finds everything at least once, loses nothing, and nothing goes both ways.

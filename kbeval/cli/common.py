@@ -32,7 +32,7 @@ from kbeval.settings import (
 from kbeval.util.text import counted, cut, json_text, shown
 
 if TYPE_CHECKING:
-    from kbeval.scoring.scorer import ScoreOptions
+    from kbeval.scoring.options import ScoreOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -273,7 +273,7 @@ class Settings:
     def score_options(self, how: Mapping[str, Any] | None = None, **more: Any) -> ScoreOptions:  # noqa: ANN401
         """All settings for scoring. `how`: values for what flags, environment and file leave unset."""
         from kbeval.metrics.catalogue import metrics_in_config
-        from kbeval.scoring.scorer import ScoreOptions
+        from kbeval.scoring.options import ScoreOptions
 
         self._tell_threads()
         configured = metrics_in_config(self.config.get("metrics") or {}, str(self.config.path))

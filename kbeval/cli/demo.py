@@ -27,12 +27,11 @@ def demo_command(folder: str) -> int:
     from kbeval.demo import GOLDEN, make_demo
     from kbeval.render.scores import score_table
     from kbeval.scoring.aggregate import score_runs, store_scored
-    from kbeval.scoring.scorer import ScoreOptions
 
     place = Path(folder)
     made = "recreated" if place.exists() else "created"
     database = make_demo(place)
-    scored = score_runs(database, place / GOLDEN, options=ScoreOptions(archive=True))
+    scored = score_runs(database, place / GOLDEN, to_store=True)
     store_scored(scored, db=database)
     common.note(f"{made} {place}: a knowledge base of 7 documents, 25 golden queries and 3 scored runs", "")
     rows = [(run.run_id, None, scored.aggregates[run.run_id]) for run in scored.runs]

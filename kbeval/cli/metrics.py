@@ -77,10 +77,8 @@ def _explain_number(settings: common.Settings, metric: str, run: str, query_id: 
     with common.Progress() as progress:
         options = settings.score_options(found.scored_how(), on_step=progress.step)
         # Every step is shown, so no row may come from the cache, already parsed.
-        options = replace(
-            options, suite=None, lazily=True, cache="off", extra_ks=(*options.extra_ks, *ks_named([metric]))
-        )
-        with open_scoring(settings.db(), settings.golden(), [found.run_id], options) as scoring:
+        options = replace(options, suite=None, cache="off", extra_ks=(*options.extra_ks, *ks_named([metric])))
+        with open_scoring(settings.db(), settings.golden(), [found.run_id], options, lazily=True) as scoring:
             explanation = explain_number(scoring, metric, query_id)
     if form == "json":
         common.print_json(jsonable(explanation.to_dict()))

@@ -43,8 +43,8 @@ def recompute_command(runs: tuple[str, ...], explain: bool, store: bool, form: s
     settings = common.Settings()
     database = settings.db()
     with common.Progress() as progress:
-        options = settings.score_options(archive=store, on_step=progress.step)
-        found = recompute(database, settings.golden(), options, runs or None, explain=explain)
+        options = settings.score_options(on_step=progress.step)
+        found = recompute(database, settings.golden(), options, runs or None, explain=explain, to_store=store)
         broken = {row.run_id for row in found.scored.bad_rows}
         healthy = [run_id for run_id in found.scored.aggregates if run_id not in broken]
         if store and healthy:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kbeval.metrics.model import AggregateMetrics
     from kbeval.scoring.aggregate import Scored
     from kbeval.scoring.incremental import Due
-    from kbeval.scoring.scorer import ScoreOptions
+    from kbeval.scoring.options import ScoreOptions
 
 
 @click.command("score")
@@ -63,16 +63,16 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
     settings = common.Settings()
     database, golden = settings.db(), settings.golden()
     with common.Progress() as progress:
-        options = settings.score_options(by=by, archive=not dry_run, on_step=progress.step)
+        options = settings.score_options(by=by, on_step=progress.step)
         job = _Job(database, dry_run=dry_run, skip_bad=skip_bad, step=progress.step)
         if all_runs:
             # Slices are not stored, so they are always computed.
             due = due_runs(database, golden, options, force=force or options.by is not None)
             with job.reporting_progress(due):
-                scored = rescore(database, due, options, job.store_healthy)
+                scored = rescore(database, due, options, job.store_healthy, to_store=not dry_run)
         else:
             due = None
-            scored = score_runs(database, golden, runs, options)
+            scored = score_runs(database, golden, runs, options, to_store=not dry_run)
             job.store_all(scored)
     # Reported before the table, so that it is not lost if the output fails.
     job.tell(due)

@@ -15,7 +15,7 @@ from kbeval.util.text import shown
 if TYPE_CHECKING:
     from kbeval.explore.inspect import Hit, Label, QueryDetail
     from kbeval.metrics.model import AggregateMetrics
-    from kbeval.scoring.scorer import ScoreOptions
+    from kbeval.scoring.options import ScoreOptions
     from kbeval.storage.runs import Run
 
 

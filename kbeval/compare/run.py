@@ -27,7 +27,8 @@ from kbeval.metrics.names import Names, ks_named, once_meant
 from kbeval.scoring.aggregate import Scored, aggregate_runs
 from kbeval.scoring.depths import stored_depths
 from kbeval.scoring.matching_warnings import whose_chunks
-from kbeval.scoring.scorer import ScoreOptions, Scoring, open_scoring
+from kbeval.scoring.options import ScoreOptions
+from kbeval.scoring.scorer import Scoring, open_scoring
 from kbeval.storage.run_config import (
     Difference,
     broken_invariants,
@@ -39,7 +40,7 @@ from kbeval.storage.run_config import (
     is_readable,
 )
 from kbeval.storage.runs import Run
-from kbeval.storage.source import Source, with_or_without_copy
+from kbeval.storage.source import with_or_without_copy
 from kbeval.util.numbers import LARGEST
 from kbeval.util.text import counted
 
@@ -129,7 +130,7 @@ def _opened(
     a: str, b: str, db: str | os.PathLike[str], golden: Golden | str | os.PathLike[str] | None, options: CompareOptions
 ) -> Iterator[tuple[_Compare, Scoring]]:
     work = _Compare(options)
-    with open_scoring(db, golden, [a, b], options.scoring, work.settle) as scoring:
+    with open_scoring(db, golden, [a, b], options.scoring, check_runs=work.check_runs, together=True) as scoring:
         work.see_how(scoring)
         yield work, scoring
 
@@ -143,14 +144,13 @@ class _Compare:
 
     # --- may they be compared, and how? ---------------------------------------------------------------
 
-    def settle(self, _source: Source, runs: Sequence[Run], scoring: ScoreOptions) -> ScoreOptions:
-        """Before any row is read."""
+    def check_runs(self, runs: Sequence[Run]) -> None:
+        """May these runs be compared? Called before any row is read."""
         self.run_a, self.run_b = runs[0], runs[-1]
         for run in runs:
             if not is_readable(run):
                 self.warnings.append(f"the configuration of run {run.run_id} cannot be read: it counts as empty")
         self._hold_invariants()
-        return replace(scoring, together=True)
 
     def see_how(self, scoring: Scoring) -> None:
         """Which chunkers the runs are of, and how they are matched: both the same way."""

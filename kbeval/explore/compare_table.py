@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kbeval.compare.run import CompareOptions, compared_rows
@@ -17,7 +16,7 @@ from kbeval.golden import Golden
 
 if TYPE_CHECKING:
     from kbeval.engine.session import Session
-    from kbeval.scoring.scorer import ScoreOptions
+    from kbeval.scoring.options import ScoreOptions
 
 _MACRO = (
     "CREATE MACRO compare(first_run, second_run) AS TABLE SELECT * EXCLUDE (first_name, second_name) FROM comparisons"
@@ -29,9 +28,8 @@ class Comparisons:
     """The comparisons that a session has by now."""
 
     def __init__(self, database: str | os.PathLike[str], options: ScoreOptions) -> None:
-        scoring = replace(options, lazily=False)
         # A question is answered; what speaks against the comparison is said next to the answer.
-        self._options = CompareOptions(scoring, ignore_invariants=True, skip_bad_rows=True)
+        self._options = CompareOptions(options, ignore_invariants=True, skip_bad_rows=True)
         self._database = database
         self._made: set[tuple[str, str]] = set()
         self._warnings: dict[str, None] = {}

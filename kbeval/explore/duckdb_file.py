@@ -21,8 +21,8 @@ from kbeval.engine.session import Session, first_line
 from kbeval.errors import KbevalError, UsageError
 from kbeval.explore.explorer import BATCH_ROWS, Explorer
 from kbeval.explore.tables import reads_of, tables
+from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.run_tables import compare_macro
-from kbeval.scoring.scorer import ScoreOptions
 from kbeval.util.files import check_target, whole_database
 
 # Steps on the way that hold stored rows once more, or pieces that are of no use by themselves.

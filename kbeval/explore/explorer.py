@@ -24,7 +24,8 @@ from kbeval.errors import WANT_OF_MEMORY, NotEnoughMemoryError, UsageError
 from kbeval.explore.compare_table import Comparisons
 from kbeval.explore.tables import COMPARE, FORMER, Table, read_by, tables
 from kbeval.golden import Golden, load_golden
-from kbeval.scoring.scorer import ScoreOptions, Scoring, open_scoring
+from kbeval.scoring.options import ScoreOptions
+from kbeval.scoring.scorer import Scoring, StoredScoring, open_scoring
 from kbeval.storage.database_file import refuse_database
 from kbeval.storage.new_database import make_database
 from kbeval.storage.run_config import shown_configs
@@ -78,9 +79,9 @@ class Explorer:
         self.golden = golden
         # The golden file is read when something is made from it.
         self._labels = golden if isinstance(golden, Golden) else None
-        self._options = replace(options, lazily=True)
+        self._options = options
         self._stack = contextlib.ExitStack()
-        self._open: Scoring | None = None
+        self._open: StoredScoring | None = None
         self._is_released = False
         self._is_closed = False
         self._outline: Outline | None = None
@@ -93,7 +94,7 @@ class Explorer:
     # The session and its snapshot are made when they are first needed, and anew when they are of no use any more.
 
     @property
-    def scoring(self) -> Scoring:
+    def scoring(self) -> StoredScoring:
         """The open session over all runs."""
         if self._is_closed:
             msg = "this explorer is closed; ask within the 'with' block of open_explorer"
@@ -108,7 +109,8 @@ class Explorer:
             if not is_same:
                 self.forget()
         if self._open is None:
-            self._open = self._stack.enter_context(open_scoring(self.database, self._labels, None, self._options))
+            opening = open_scoring(self.database, self._labels, None, self._options, lazily=True)
+            self._open = self._stack.enter_context(opening)
             prepare(self._open)
             self._warnings.update(dict.fromkeys(left_out(self._open)))
         return self._open
@@ -378,8 +380,8 @@ class Outline:
         path = folder / "empty.db"
         make_database(path)
         # By spans, because then no relation is replaced by a simpler one.
-        options = replace(options, match="span", lazily=True, on_step=None)
-        self._scoring = self._stack.enter_context(open_scoring(path, None, None, options))
+        options = replace(options, match="span", on_step=None)
+        self._scoring = self._stack.enter_context(open_scoring(path, None, None, options, lazily=True))
         prepare(self._scoring)
 
     def columns(self, name: str) -> tuple[tuple[str, str], ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,10 @@ from kbeval.metrics.model import CONTRACT, AggregateMetrics, Number
 from kbeval.metrics.names import Name
 from kbeval.scoring.ledger import exact_rates, run_abstention, run_ledgers
 from kbeval.scoring.matching_warnings import matching_notes
+from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.provenance import LabelVersions, of_places, of_run, provenance
 from kbeval.scoring.run_warnings import Totals, run_warnings
-from kbeval.scoring.scorer import ScoreOptions, Scoring, open_scoring
+from kbeval.scoring.scorer import Scoring, open_scoring
 from kbeval.storage.kept import ChunkSpans, Kept, spans_to_keep
 from kbeval.storage.row_marks import RowMarks, marks_to_keep
 from kbeval.storage.run_config import chunker_version, config_of, imported_from, own_k
@@ -55,7 +56,7 @@ class Scored:
     warnings: list[str] = field(default_factory=list)
     # What is worth knowing, and no reason for doubt.
     notes: list[str] = field(default_factory=list)
-    # What to archive when the numbers are stored; filled where ScoreOptions.archive asks for it.
+    # What is stored along with the numbers; only there if it was asked for, see `score_runs`.
     spans: list[ChunkSpans] = field(default_factory=list)
     golden: Golden | None = None
     row_marks: dict[str, RowMarks] = field(default_factory=dict)
@@ -91,18 +92,33 @@ class Scored:
         return pl.DataFrame(rows, schema=names, orient="row")
 
 
-def score_runs(
+def score_runs(  # noqa: PLR0913  (what to score, and how)
     database: str | os.PathLike[str],
     golden: Golden | str | os.PathLike[str],
     runs: Sequence[str] | None = None,
     options: ScoreOptions | None = None,
+    *,
+    to_store: bool = False,
+    earlier: Mapping[str, str] | None = None,
 ) -> Scored:
-    """Score runs (all where `runs` is None) and return their aggregates; nothing is stored."""
-    from kbeval.storage.source import with_or_without_copy  # as below: for those who read databases
+    """Score runs (all if `runs` is None) and return their aggregates; nothing is stored.
+
+    `to_store`: also collect what `store_scored` stores along with the numbers: the spans of the chunks that were seen,
+    the labels, and marks of the rows. Later commands use them to match and to explain changes. `earlier`: as in
+    `open_scoring`.
+    """
+    from kbeval.storage.source import with_or_without_copy  # not needed to score a trace
 
     def score(options: ScoreOptions) -> Scored:
-        with open_scoring(database, golden, runs, options) as scoring:
-            return aggregate_runs(scoring)
+        with open_scoring(database, golden, runs, options, earlier=earlier) as scoring:
+            scored = aggregate_runs(scoring)
+            if to_store:
+                scored.spans = spans_to_keep(scoring.session)
+                scored.golden = scoring.golden
+                if not scoring.source.keeps_rows:
+                    rows = scoring.source.settled_digests(scoring.session)
+                    scored.row_marks = marks_to_keep(scoring.session, rows)
+            return scored
 
     return with_or_without_copy(options or ScoreOptions(), score)
 
@@ -135,7 +151,7 @@ def store_aggregate(run_id: str, aggregate: AggregateMetrics, *, db: str | os.Pa
 
 
 def store_scored(scored: Scored, *, db: str | os.PathLike[str], runs: Sequence[str] | None = None) -> None:
-    """Write the aggregates of a scoring (all, or those of `runs`) and archive what it saw, in one transaction."""
+    """Write the aggregates of a scoring (all, or those of `runs`) in one transaction, with what is kept for later."""
     from kbeval.storage.write import store_json
 
     chosen = scored.aggregates if runs is None else {run_id: scored.aggregates[run_id] for run_id in runs}
@@ -181,11 +197,6 @@ def aggregate_runs(scoring: Scoring) -> Scored:
             scored.slices.setdefault(run_id, {})[slice_name] = _aggregate(scoring, found, runs[run_id])
     scored.warnings.extend(run_warnings(scoring, scored, totals))
     scored.notes.extend(matching_notes(scoring))
-    if scoring.options.archive:
-        scored.spans = spans_to_keep(scoring.session)
-        scored.golden = scoring.golden
-        if not scoring.source.keeps_rows:
-            scored.row_marks = marks_to_keep(scoring.session, rows)
     return scored
 
 

@@ -12,15 +12,15 @@ import functools
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from kbeval.golden import Golden, load_golden
 from kbeval.metrics.model import AggregateMetrics, Number
 from kbeval.scoring.aggregate import Scored, score_runs
 from kbeval.scoring.incremental import Due, due_runs
+from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.provenance import DATA, LABELS
-from kbeval.scoring.scorer import ScoreOptions
 from kbeval.storage.database_file import refuse_database
 from kbeval.storage.source import one_snapshot, open_source
 from kbeval.util.numbers import difference
@@ -68,36 +68,39 @@ class Recomputed:
     queries: dict[str, dict[str, list[str] | None]] = field(default_factory=dict)
 
 
-def recompute(
+def recompute(  # noqa: PLR0913  (what to score, and how)
     database: str | os.PathLike[str],
     golden: Golden | str | os.PathLike[str],
     options: ScoreOptions,
     runs: Sequence[str] | None = None,
     *,
     explain: bool = False,
+    to_store: bool = False,
 ) -> Recomputed:
-    """Score again what changed since it was scored, and say which numbers would move. Nothing is stored.
+    """Score again what changed since it was scored, and report which numbers would change. Nothing is stored.
 
-    `explain`: take each movement apart into its causes, and name the queries whose rows or labels changed.
+    `explain`: split each change by cause, and name the queries whose rows or labels changed. `to_store`: as in
+    `score_runs`.
     """
     refuse_database(golden, database)
     labels = golden if isinstance(golden, Golden) else load_golden(golden)
     with one_snapshot(database, options.cache):
-        return _recompute(database, labels, options, runs, explain=explain)
+        return _recompute(database, labels, options, runs, explain=explain, to_store=to_store)
 
 
-def _recompute(
+def _recompute(  # noqa: PLR0913  (as above)
     database: str | os.PathLike[str],
     labels: Golden,
     options: ScoreOptions,
     runs: Sequence[str] | None,
     *,
     explain: bool,
+    to_store: bool,
 ) -> Recomputed:
     due = due_runs(database, labels, options, runs)
     if not due.reasons:
         return Recomputed(due, Scored([]))
-    scored = score_runs(database, labels, list(due.reasons), options)
+    scored = score_runs(database, labels, list(due.reasons), options, to_store=to_store)
     stored = {run.run_id: run.aggregate() for run in due.runs}
     known = {run_id: numbers for run_id in due.reasons if (numbers := stored[run_id]) is not None}
     ways = _Ways(database, labels, options, due, known)
@@ -239,7 +242,7 @@ class _Ways:
         if not run_ids:
             return
         earlier = {run_id: rows[run_id] for run_id in run_ids if run_id in rows}
-        scored = score_runs(self._database, golden, run_ids, replace(self._options, earlier_rows=earlier or None))
+        scored = score_runs(self._database, golden, run_ids, self._options, earlier=earlier or None)
         for run_id in run_ids:
             # Rows that cannot be had have changed in this state already.
             left = [cause for cause in self._causes[run_id] if cause in keep and (cause != DATA or run_id in rows)]

@@ -40,7 +40,7 @@ def find_doubts(scoring: Scoring) -> Iterator[Doubt]:
 
 def _unreadable_configurations(scoring: Scoring) -> Iterator[Doubt]:
     # A comparison says it itself.
-    if not scoring.options.together:
+    if not scoring.together:
         for run in scoring.runs:
             if not is_readable(run):
                 yield Doubt("unreadable-config", run.run_id, "its configuration cannot be read: it counts as empty")
@@ -173,7 +173,7 @@ def _compared(hit: str, label: str, is_alike: bool) -> str:
 
 def _matched_by_document(scoring: Scoring) -> Iterator[Doubt]:
     # A comparison says it for both runs at once.
-    if scoring.options.together or not scoring.matching.places_matter:
+    if scoring.together or not scoring.matching.places_matter:
         return
     scoring.session.need("doc_matches_only")
     for run_id, queries, by_doc, first in scoring.session.rows(

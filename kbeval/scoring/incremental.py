@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from kbeval.golden import Golden, load_golden
 from kbeval.scoring.aggregate import Scored, score_runs
+from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.provenance import (
     DATA,
     FORCED,
@@ -23,7 +24,6 @@ from kbeval.scoring.provenance import (
     provenance,
     reasons,
 )
-from kbeval.scoring.scorer import ScoreOptions
 from kbeval.storage.database_file import refuse_database
 from kbeval.storage.run_config import chunker_version, config_of
 from kbeval.storage.runs import KeyFault, Run, broken_runs, chosen_runs, key_faults
@@ -107,9 +107,17 @@ def due_runs(
 
 
 def rescore(
-    database: str | os.PathLike[str], due: Due, options: ScoreOptions, store: Callable[[Scored], None]
+    database: str | os.PathLike[str],
+    due: Due,
+    options: ScoreOptions,
+    store: Callable[[Scored], None],
+    *,
+    to_store: bool = True,
 ) -> Scored:
-    """Score what is due, one step after the other; `store` is called after each. All runs' numbers come back."""
+    """Score what is due, one step after the other, and call `store` after each. Returns the numbers of all runs.
+
+    `to_store`: as in `score_runs`.
+    """
     whole = Scored(due.runs, key_faults=due.key_faults)
     for run in due.unchanged:
         aggregate = run.aggregate()
@@ -121,7 +129,7 @@ def rescore(
     if len(steps) > 1 and not isinstance(due.golden, Golden):
         due.golden = load_golden(due.golden)
     for step in steps:
-        scored = score_runs(database, due.golden, step, options)
+        scored = score_runs(database, due.golden, step, options, to_store=to_store)
         store(scored)
         _add(whole, scored)
     whole.aggregates = {run.run_id: whole.aggregates[run.run_id] for run in due.runs if run.run_id in whole.aggregates}

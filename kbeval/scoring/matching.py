@@ -13,19 +13,28 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kbeval.engine.session import Session
     from kbeval.golden import Golden
-    from kbeval.scoring.scorer import ScoreOptions
+    from kbeval.scoring.options import ScoreOptions
 
 
 class Matching:
     """What one scoring knows about how its runs are matched."""
 
     def __init__(
-        self, session: Session, golden: Golden, options: ScoreOptions, stored_versions: Collection[str | None]
+        self,
+        session: Session,
+        golden: Golden,
+        options: ScoreOptions,
+        stored_versions: Collection[str | None],
+        *,
+        together: bool = False,
     ) -> None:
-        """`stored_versions`: the chunker versions that the configurations of all stored runs name, None among them."""
+        """`stored_versions`: the chunker versions named by the configurations of all stored runs, possibly with None.
+        `together`: all runs must be matched in the same way.
+        """
         self._session = session
         self._golden = golden
         self._options = options
+        self._together = together
         self._stored_versions = set(stored_versions)
 
     @functools.cached_property
@@ -57,11 +66,11 @@ class Matching:
     def is_alike(self) -> bool:
         """Is it clear without a look at any hit that the ids of labels and hits compare, or that nothing tells?"""
         unnamed, named, labels = self._counts("n_runs_unnamed", "n_versions_named", "n_labels")
-        if self._options.together and (named > 1 or (named and unnamed)):
+        if self._together and (named > 1 or (named and unnamed)):
             # Whether the chunkers of two runs differ is asked whatever the labels are.
             return False
         if not labels:
-            return not (self._options.together and unnamed)
+            return not (self._together and unnamed)
         # By id, hits that name no chunk cannot be anything that is expected.
         return not self.names_missing and self._is_one_index
 
@@ -75,7 +84,7 @@ class Matching:
             "n_labels_unknown", "n_chunks_gone", "n_chunks_moved", "n_labels_sighted"
         )
         if versions <= 1 and policies <= 1 and not (unknown or gone or moved):
-            return not unnamed or not (self._options.together or self._hits_name_chunkers)
+            return not unnamed or not (self._together or self._hits_name_chunkers)
         if indexed or sighted:
             return False
         if len(self._stored_versions) == 1 and None not in self._stored_versions:

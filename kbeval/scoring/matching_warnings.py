@@ -62,7 +62,7 @@ def _foreign_runs(scoring: Scoring, matching: str) -> list[tuple[str, str | None
 
 def matching_notes(scoring: Scoring) -> Iterator[str]:
     """Runs that were matched by spans because their ids do not compare with those of the labels."""
-    if scoring.options.match != "auto" or scoring.options.together:
+    if scoring.options.match != "auto" or scoring.together:
         return
     scoring.session.need("run_matching")
     nameless = "SELECT run_id FROM run_matching WHERE matching = 'span' AND is_nameless ORDER BY run_id"

@@ -21,7 +21,7 @@ from kbeval.storage.run_config import kept_config
 if TYPE_CHECKING:
     from kbeval.engine.session import Session
     from kbeval.golden import Golden
-    from kbeval.scoring.scorer import ScoreOptions
+    from kbeval.scoring.options import ScoreOptions
 
 NEW, FORCED = "new", "scored again as asked"
 DATA, LABELS, DEFINITIONS = "rows changed", "labels changed", "definitions changed"

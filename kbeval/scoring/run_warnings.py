@@ -40,12 +40,12 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
     yield from row_warnings(scoring)
     for _, run_id, text in find_doubts(scoring):
         yield f"run {run_id}: {text}"
-    if not scoring.options.together:
+    if not scoring.together:
         for run in scoring.runs:
             if not run.is_dated:
                 when = cut(run.created_at, 40)
                 yield f"run {run.run_id}: created_at {when!r} is not a time: 'latest' and names by place are refused"
-    left_out = "left out" if scoring.options.together else "left out (--missing zero counts them)"
+    left_out = "left out" if scoring.together else "left out (--missing zero counts them)"
     treated = "counted as zero" if scoring.options.missing == "zero" else left_out
     traces = {run.run_id for run in scoring.runs if imported_from(config_of(run)) == "grounded"}
     for run_id, aggregate in scored.aggregates.items():

@@ -10,115 +10,34 @@ import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 
 from kbeval.engine.relations import compose
 from kbeval.engine.session import Session, first_line
-from kbeval.errors import MetricError, UsageError
+from kbeval.errors import MetricError
 from kbeval.golden import Golden, load_golden
 from kbeval.metrics import former
-from kbeval.metrics.catalogue import PER_QUERY, Metric, catalogue
+from kbeval.metrics.catalogue import PER_QUERY, Metric
 from kbeval.metrics.names import Name
 from kbeval.scoring import run_tables
 from kbeval.scoring.expressions import Expressions
 from kbeval.scoring.matching import Matching
+from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.variants import Situation, choices
-from kbeval.settings import MATCHES, MISSING, OVERLAPS_OF
-from kbeval.storage.options import ReadOptions
 from kbeval.storage.run_config import chunker_version, config_of, imported_from, own_k
 from kbeval.storage.runs import KeyFault, Run, broken_runs, chosen_runs, key_faults
 from kbeval.util.numbers import OVERLAP_TOLERANCE
-from kbeval.util.text import did_you_mean
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from kbeval.storage.source import Source
+    from kbeval.storage.source import Source, StoredSource
 
-SLICE_FIELDS = ("category", "difficulty", "lang", "tags", "group")
 _NUMBER_TYPE = re.compile(
     r"U?(TINY|SMALL|BIG|HUGE)?INT|U?INTEGER|DOUBLE|FLOAT|DECIMAL\(\d+,\s*\d+\)|BOOLEAN|BIGNUM|\"NULL\""
 )
-
-
-@dataclass(frozen=True)
-class ScoreOptions(ReadOptions):
-    """How to score; everything has a default."""
-
-    extra_ks: Sequence[int] = ()
-    metric_folders: Sequence[Path] = ()
-    configured_metrics: Sequence[Metric] = ()
-    by: str | None = None
-    # Runs are looked up in this suite alone; None: in all.
-    suite: str | None = None
-    # Golden queries that a run has no row for: 'skip' leaves them out, 'zero' counts them as nothing found.
-    missing: str = "skip"
-    # What makes a hit an expected chunk: 'exact', its id; 'span', the text that it shares with it; 'auto', the id
-    # unless the labels are of another chunker than the run.
-    match: str = "auto"
-    # By spans: the least share of text in common, and of which side. 'auto': of the smaller side where the label is a
-    # chunk, of the expected text where it is a span.
-    min_overlap: float = 0.5
-    overlap_of: str = "auto"
-    # The runs are compared, so all of them must be matched the same way.
-    together: bool = False
-    # Find out what to archive when the numbers are stored.
-    archive: bool = False
-    # Read no row before a relation that needs it.
-    lazily: bool = False
-    # Runs to score as they were, by the digest of their rows then, of which a copy is kept.
-    earlier_rows: Mapping[str, str] | None = None
-
-    def __post_init__(self) -> None:
-        ks: Any = self.extra_ks
-        if not isinstance(ks, list | tuple | set | range) or not all(type(k) is int and k > 0 for k in ks):
-            msg = f"extra_ks is {ks!r}; it must be a list of whole numbers from 1 on"
-            raise UsageError(msg)
-        if self.by is not None and self.by not in SLICE_FIELDS:
-            hint = "" if "," in self.by else did_you_mean(self.by, SLICE_FIELDS)
-            msg = f"cannot slice by {self.by!r}{hint or '; name one of ' + ', '.join(SLICE_FIELDS)}"
-            raise UsageError(msg)
-        for name, known in (("match", MATCHES), ("overlap_of", OVERLAPS_OF), ("missing", MISSING)):
-            if (value := getattr(self, name)) not in known:
-                msg = f"{name} is {value!r}; it must be one of {', '.join(known)}"
-                raise UsageError(msg)
-        if not 0 < self.min_overlap <= 1:
-            msg = f"the least overlap is {self.min_overlap}; it must be above 0 and at most 1"
-            raise UsageError(msg)
-
-    def metrics(self) -> list[Metric]:
-        """Every metric to compute."""
-        return catalogue(self.metric_folders, self.configured_metrics, self.extra_ks)
-
-
-class Stored(Protocol):
-    """What a scoring asks of the source that feeds its session, and how long it is open."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def release(self) -> None: ...
-
-    def resume(self) -> bool: ...
-
-    def sharing(self) -> contextlib.AbstractContextManager[None]: ...
-
-    @property
-    def keeps_rows(self) -> bool: ...
-
-    def settled_digests(self, session: Session) -> dict[str, str]: ...
-
-    def result_json(self, run_id: str, query_id: str) -> str | None: ...
-
-    def chunk_details(self, chunk_ids: Sequence[str]) -> list[tuple[str, str, str | None, str | None]]: ...
 
 
 class Scoring:
@@ -127,14 +46,17 @@ class Scoring:
     def __init__(  # noqa: PLR0913, PLR0917  (all that a scoring is of)
         self,
         session: Session,
-        source: Stored,
+        source: Source,
         golden: Golden,
         runs: Sequence[Run],
         options: ScoreOptions,
         stored: Sequence[Run] | None = None,
+        *,
+        together: bool = False,
     ) -> None:
-        """`stored`: every run of the database, where that is more than `runs`."""
-        self.source = source
+        """`stored`: every run of the source, if there are more than `runs`. `together`: as in `open_scoring`."""
+        self.source: Source = source
+        self.together = together
         # Why other runs, which would have been among them, are not.
         self.key_faults: list[KeyFault] = []
         self.golden = golden
@@ -153,7 +75,7 @@ class Scoring:
         session.add_loaders({"golden_entries": golden.loader(), "settings": self._load_settings})
         session.add_loaders(run_tables.loaders(self.runs))
         self.stored_versions = {chunker_version(config_of(run)) for run in (runs if stored is None else stored)}
-        self.matching = Matching(session, golden, options, self.stored_versions)
+        self.matching = Matching(session, golden, options, self.stored_versions, together=together)
         session.add_choices(choices(Situation(session, golden, self.systems, self.matching)))
 
     def _can_apply(self, metric: Metric) -> bool:
@@ -172,7 +94,7 @@ class Scoring:
                 options.match,
                 options.min_overlap - OVERLAP_TOLERANCE,
                 options.overlap_of,
-                options.together,
+                self.together,
             ],
         )
 
@@ -309,22 +231,47 @@ def one_line(text: str) -> str:
     return " ".join(text.split())
 
 
+class StoredScoring(Scoring):
+    """A scoring of runs that are in a database or an archive."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  (as Scoring)
+        self,
+        session: Session,
+        source: StoredSource,
+        golden: Golden,
+        runs: Sequence[Run],
+        options: ScoreOptions,
+        stored: Sequence[Run] | None = None,
+        *,
+        together: bool = False,
+    ) -> None:
+        super().__init__(session, source, golden, runs, options, stored, together=together)
+        self.source: StoredSource = source
+
+
 @contextlib.contextmanager
 def open_scoring(  # noqa: PLR0913  (what to open, and how)
     database: str | os.PathLike[str],
     golden: Golden | str | os.PathLike[str] | None,
     runs: Sequence[str] | None = None,
     options: ScoreOptions | None = None,
-    settle: Callable[[Source, Sequence[Run], ScoreOptions], ScoreOptions] | None = None,
     *,
+    check_runs: Callable[[Sequence[Run]], None] | None = None,
     leave_out: bool = False,
-) -> Iterator[Scoring]:
+    lazily: bool = False,
+    together: bool = False,
+    earlier: Mapping[str, str] | None = None,
+) -> Iterator[StoredScoring]:
     """Open a scoring session; `runs` are names (an id, a unique prefix, latest, each with ~N), None means all.
 
-    Without a golden file there are no labels. `settle` may look at the chosen runs, and refuse them or change the
-    options, before their rows are read. A run whose keys are not sound (several rows for one query, several rows in
-    eval_runs) is refused where it is named, unless `leave_out`; among all runs it is left out, and `Scoring.key_faults`
-    says so.
+    Without a golden file there are no labels. A run with invalid keys (several rows for one query, several rows in
+    eval_runs) is an error if it is named, unless `leave_out`; among all runs it is left out, and `Scoring.key_faults`
+    lists it.
+
+    `check_runs`: called with the chosen runs before any of their rows is read; it may raise an error. `lazily`: read no
+    row before a relation that needs it is built. `together`: the runs are compared with each other, so all of them must
+    be matched in the same way. `earlier`: runs to score as they were, by the digest of their rows then; the rows must
+    still be in the cache.
     """
     from kbeval.storage.database_file import refuse_database
     from kbeval.storage.source import open_source  # traces are scored without one
@@ -340,16 +287,16 @@ def open_scoring(  # noqa: PLR0913  (what to open, and how)
                 raise broken_runs(faults)
             broken = {fault.run_id for fault in faults}
             chosen = [run for run in chosen if run.run_id not in broken]
-        if settle is not None:
-            options = settle(source, chosen, options)
-        source.feed(session, [run.run_id for run in chosen], options.earlier_rows)
+        if check_runs is not None:
+            check_runs(chosen)
+        source.feed(session, [run.run_id for run in chosen], earlier)
         if golden is None:
             golden = Golden("", ())
-        # What needs no labels keeps the engine busy and Python free: the golden file is read meanwhile.
-        at_once: tuple[str, ...] = () if options.lazily else ("results", "citation_matches")
+        # While the engine builds relations that need no labels, Python reads the golden file.
+        at_once: tuple[str, ...] = () if lazily else ("results", "citation_matches")
         with session.building(*at_once):
             loaded = golden if isinstance(golden, Golden) else load_golden(golden)
             loaded.prepare()
-        scoring = Scoring(session, source, loaded, chosen, options, stored)
+        scoring = StoredScoring(session, source, loaded, chosen, options, stored, together=together)
         scoring.key_faults = faults
         yield scoring

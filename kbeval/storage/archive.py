@@ -121,13 +121,13 @@ class ArchiveSource:
 
     # --- rows ------------------------------------------------------------------------------------
 
-    def row_digests(self, session: Session, run_ids: Sequence[str]) -> dict[str, str]:  # noqa: ARG002  (as SqliteSource)
+    def row_digests(self, session: Session, run_ids: Sequence[str]) -> dict[str, str]:  # noqa: ARG002  (as StoredSource)
         """The digests of the runs' rows, as recorded in the archive."""
         return {run_id: self._part(run_id).runs[run_id].digest for run_id in run_ids}
 
     keeps_rows = True
 
-    def row_marks(self, earlier: Mapping[str, str]) -> dict[str, dict[str, int]]:  # noqa: ARG002  (as SqliteSource)
+    def row_marks(self, earlier: Mapping[str, str]) -> dict[str, dict[str, int]]:  # noqa: ARG002  (as StoredSource)
         """An archive does not change."""
         return {}
 
@@ -148,7 +148,7 @@ class ArchiveSource:
         )
         return [KeyFault(REPEATED_ROW, str(row["run_id"]), str(row["query_id"]), int(row["n"])) for row in found]
 
-    def still_kept(self, earlier: Mapping[str, str]) -> set[str]:  # noqa: ARG002
+    def still_kept(self, earlier: Mapping[str, str]) -> set[str]:  # noqa: ARG002  (as StoredSource)
         """An archive holds no earlier rows."""
         return set()
 
@@ -163,7 +163,7 @@ class ArchiveSource:
         own = self._manifest.table("golden") if self._manifest.golden_hash == golden_hash else None
         return None if own is None else load_golden(own)
 
-    def feed(self, session: Session, run_ids: Sequence[str], earlier: Mapping[str, str] | None = None) -> None:  # noqa: ARG002
+    def feed(self, session: Session, run_ids: Sequence[str], earlier: Mapping[str, str] | None = None) -> None:  # noqa: ARG002  (as StoredSource)
         """Register with the session how it obtains the facts of these runs."""
         choice = Choice.none()
         taken: set[int] = set()
@@ -185,12 +185,9 @@ class ArchiveSource:
         session.add_loaders(self.loaders(run_ids, facts))
         session.add_copies(facts.copies())
 
-    def settled_digests(self, session: Session) -> dict[str, str]:  # noqa: ARG002
+    def settled_digests(self, session: Session) -> dict[str, str]:  # noqa: ARG002  (as Source)
         """The digests of the rows of the session's runs."""
         return {} if self._facts is None else self._facts.current
-
-    def keep(self, session: Session) -> None:
-        """Nothing to save: the archive has all of it already."""
 
     def loaders(self, run_ids: Sequence[str], facts: Facts) -> dict[str, Loader]:
         """How a session loads each stored table."""

@@ -14,13 +14,16 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kbeval.errors import BrokenRunsError, KbevalError, UsageError
 from kbeval.metrics.model import AggregateMetrics
 from kbeval.settings import MATCHES, MISSING, OVERLAPS_OF
 from kbeval.util.text import counted, cut, did_you_mean, is_utf8, shown
 from kbeval.util.times import moment
+
+if TYPE_CHECKING:
+    from kbeval.storage.source import Source
 
 LATEST, PREVIOUS = "latest", "previous"
 # What can be wrong with the keys of a run, by the code under which `check` reports it.
@@ -111,12 +114,6 @@ class KeyFault:
         return f"run {cut(self.run_id, 80)}{separator}{self.what}"
 
 
-class RowKeys(Protocol):
-    """A source that can check the keys of stored rows."""
-
-    def repeated_rows(self, run_ids: Sequence[str]) -> list[KeyFault]: ...
-
-
 def run_faults(stored: Sequence[Run], chosen: Sequence[Run] | None = None) -> list[KeyFault]:
     """Runs (all, or the chosen ones) with an unreadable key, or with duplicate rows in eval_runs."""
     times = Counter(run.run_id for run in stored)
@@ -129,7 +126,7 @@ def run_faults(stored: Sequence[Run], chosen: Sequence[Run] | None = None) -> li
     return list(found.values())
 
 
-def key_faults(source: RowKeys, stored: Sequence[Run], chosen: Sequence[Run]) -> list[KeyFault]:
+def key_faults(source: Source, stored: Sequence[Run], chosen: Sequence[Run]) -> list[KeyFault]:
     """All problems with the keys of these runs and of their rows. `stored`: all stored runs."""
     found = run_faults(stored, chosen)
     broken = {fault.run_id for fault in found}

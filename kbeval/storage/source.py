@@ -1,13 +1,18 @@
-"""Opens what `--db` names: a SQLite database, with its cache if the database is large, or an archive."""
+"""What a source of runs is, and how one is opened.
+
+`Source` is what scoring asks of any source. `StoredSource` is a database or an archive, whose rows persist between two
+calls. `open_source` opens what `--db` names: a SQLite database, with its cache if the database is large, or an archive.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 import duckdb
 
@@ -17,20 +22,107 @@ from kbeval.storage.cache import WORTH_BYTES, Cache
 from kbeval.storage.database_file import check_is_database, database_size
 from kbeval.storage.manifest import is_archive
 from kbeval.storage.options import ReadOptions
-from kbeval.storage.runs import Run
+from kbeval.storage.runs import KeyFault, Run
 from kbeval.storage.snapshot import Snapshot, shared_snapshot, sharing
 from kbeval.storage.sqlite import SqliteSource
 
 if TYPE_CHECKING:
     from kbeval.engine.session import Session
+    from kbeval.golden import Golden
 
-Source = SqliteSource | ArchiveSource
 Result = TypeVar("Result")
 Options = TypeVar("Options", bound=ReadOptions)
 
 
+class Source(Protocol):
+    """Runs and their rows, wherever they are: in a database, an archive, a trace file or in memory.
+
+    A source is a context manager: it is read while it is open. The runs are chosen from `runs`, `feed` tells a session
+    how to load their rows, and the session then makes relations from them.
+    """
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def runs(self) -> list[Run]:
+        """Every run, oldest first."""
+        ...
+
+    def repeated_rows(self, run_ids: Sequence[str]) -> list[KeyFault]:
+        """The queries for which one of these runs has several rows."""
+        ...
+
+    def feed(self, session: Session, run_ids: Sequence[str]) -> None:
+        """Register with a session how it obtains the facts of these runs. Nothing is read yet."""
+        ...
+
+    def settled_digests(self, session: Session) -> dict[str, str]:
+        """The digest of the rows of each run of the session, once they are parsed."""
+        ...
+
+    def result_json(self, run_id: str, query_id: str) -> str | None:
+        """One row, unchanged; None if there is none."""
+        ...
+
+    def chunk_details(self, chunk_ids: Sequence[str]) -> list[tuple[str, str, str | None, str | None]]:
+        """What is known about these chunks: id, version, text and source spans. Empty without a knowledge base."""
+        ...
+
+
+class StoredSource(Source, Protocol):
+    """A database or an archive: numbers can be stored in it, and other processes may change it between two calls."""
+
+    def feed(self, session: Session, run_ids: Sequence[str], earlier: Mapping[str, str] | None = None) -> None:
+        """As in `Source`. `earlier`: runs to read as they were, by the digest of their rows then; see `still_kept`."""
+        ...
+
+    # --- the state that is read ------------------------------------------------------------------
+
+    def release(self) -> None:
+        """Let other processes write, until `resume`."""
+        ...
+
+    def resume(self) -> bool:
+        """Continue reading; False if it has changed, so that what was read must be discarded."""
+        ...
+
+    def sharing(self) -> contextlib.AbstractContextManager[None]:
+        """In this context, opening the same source again reads the same state of it."""
+        ...
+
+    # --- what was stored earlier -----------------------------------------------------------------
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Are the scored rows still available after a change?"""
+        ...
+
+    def row_digests(self, session: Session, run_ids: Sequence[str]) -> dict[str, str]:
+        """The digests of the rows of these runs, computed without parsing the rows."""
+        ...
+
+    def row_marks(self, earlier: Mapping[str, str]) -> dict[str, dict[str, int]]:
+        """The stored marks of the rows of each run, by query, if its rows had these digests."""
+        ...
+
+    def still_kept(self, earlier: Mapping[str, str]) -> set[str]:
+        """The runs whose earlier rows, identified by their digest, can still be read."""
+        ...
+
+    def labels(self, golden_hash: str) -> Golden | None:
+        """The labels that stored numbers were computed with, if they are kept."""
+        ...
+
+    def result_texts(self, run_id: str) -> list[str]:
+        """Every row of a run, in the order in which they were stored."""
+        ...
+
+
 @contextlib.contextmanager
-def open_source(database: str | os.PathLike[str], options: ReadOptions) -> Iterator[tuple[Session, Source]]:
+def open_source(database: str | os.PathLike[str], options: ReadOptions) -> Iterator[tuple[Session, StoredSource]]:
     """A session and the source that feeds it."""
     path = Path(database)
     if not is_archive(path):
@@ -112,7 +204,7 @@ def with_or_without_copy(options: Options, task: Callable[[Options], Result]) ->
 
 
 @contextlib.contextmanager
-def open_rows(database: str | os.PathLike[str]) -> Iterator[Source]:
+def open_rows(database: str | os.PathLike[str]) -> Iterator[StoredSource]:
     """Open a database or an archive to read stored rows without scoring."""
     if not is_archive(Path(database)):
         with SqliteSource(database) as found:

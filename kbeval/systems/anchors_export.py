@@ -14,7 +14,7 @@ from kbeval.errors import BadRowsError, UsageError
 from kbeval.metrics.catalogue import Metric
 from kbeval.metrics.model import AggregateMetrics
 from kbeval.scoring.aggregate import BadRow, score_runs
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 from kbeval.storage.run_config import config_of, imported_from
 from kbeval.storage.runs import Run, broken_runs, find_run, key_faults, previous_run
 from kbeval.storage.source import open_source, with_or_without_copy

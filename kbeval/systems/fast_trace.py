@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from kbeval.engine.relations import read_sql, relations
 from kbeval.golden import Golden, load_golden
 from kbeval.metrics.catalogue import PER_QUERY
-from kbeval.scoring.scorer import ScoreOptions, Scoring
-from kbeval.storage.runs import Run
+from kbeval.scoring.options import ScoreOptions
+from kbeval.scoring.scorer import Scoring
+from kbeval.storage.runs import KeyFault, Run
 from kbeval.systems import ImportedRun
 from kbeval.systems.fast_golden import read_quickly
 from kbeval.systems.fast_lines import (
@@ -57,9 +57,9 @@ _SMALL_BYTES = 250_000_000
 class TraceSource:
     """A trace in a session as the data of one run, without a knowledge base."""
 
-    keeps_rows = True
-
-    def __init__(self) -> None:
+    def __init__(self, *, is_small: bool) -> None:
+        """`is_small`: relations that are read only once are views, because computing them again is fast."""
+        self._is_small = is_small
         config = ImportedRun(RUN_ID, "grounded", "grounded", {}, (), "").config_json
         self.run = Run(RUN_ID, "grounded", "", None, config, "", 0)
 
@@ -71,34 +71,35 @@ class TraceSource:
     ) -> None:
         """Nothing to close: the data is in the session."""
 
-    def release(self) -> None:
-        """Nothing to release."""
+    def runs(self) -> list[Run]:
+        """The one run that the trace is of."""
+        return [self.run]
 
-    def resume(self) -> bool:
-        """The data cannot have changed."""
-        return True
+    def repeated_rows(self, run_ids: Sequence[str]) -> list[KeyFault]:  # noqa: ARG002  (as Source)
+        """None: `open_trace` reads no trace in which a question is repeated."""
+        return []
 
-    def sharing(self) -> contextlib.AbstractContextManager[None]:
-        """Nothing to share."""
-        return contextlib.nullcontext()
+    def feed(self, session: Session, run_ids: Sequence[str]) -> None:  # noqa: ARG002  (as Source)
+        """Register with the session how it makes the relations, including those that are empty."""
+        session.add_loaders(self._loaders())
 
-    def settled_digests(self, session: Session) -> dict[str, str]:  # noqa: ARG002  (as in the other sources)
+    def settled_digests(self, session: Session) -> dict[str, str]:  # noqa: ARG002  (as Source)
         """Nothing of it is ever stored, so no digest is needed."""
         return {RUN_ID: ""}
 
-    def result_json(self, run_id: str, query_id: str) -> str | None:  # noqa: ARG002
+    def result_json(self, run_id: str, query_id: str) -> str | None:  # noqa: ARG002  (as Source)
         """There are no stored rows."""
         return None
 
-    def chunk_details(self, chunk_ids: Sequence[str]) -> list[tuple[str, str, str | None, str | None]]:  # noqa: ARG002
+    def chunk_details(
+        self,
+        chunk_ids: Sequence[str],  # noqa: ARG002  (as Source)
+    ) -> list[tuple[str, str, str | None, str | None]]:
         """There is no knowledge base."""
         return []
 
-    def loaders(self, *, is_small: bool) -> dict[str, Loader]:
-        """How the session gets the relations, including those that are empty.
-
-        `is_small`: relations that are read only once are views, because computing them again is fast.
-        """
+    def _loaders(self) -> dict[str, Loader]:
+        is_small = self._is_small
         found = {name: _made(name, "view" if is_small and name in _READ_ONCE else None) for name in _MADE_FROM}
         found |= {name: _none_of(name) for name in _UNASKED}
         return found | ({name: _viewed(name) for name in _READ_ONCE if name not in found} if is_small else {})
@@ -166,11 +167,13 @@ def _session(gold: Path, trace: Path, options: ScoreOptions, *, is_small: bool) 
 
 def _open(session: Session, gold: Path, trace: Path, options: ScoreOptions, *, is_small: bool) -> Scoring | None:
     """Most steps use one processor, so two of them run at a time."""
-    source, golden = run_both(session, lambda one: open_trace(one, trace), lambda other: _open_gold(other, gold))
+    source, golden = run_both(
+        session, lambda one: open_trace(one, trace, is_small=is_small), lambda other: _open_gold(other, gold)
+    )
     if source is None:
         return None
-    session.add_loaders(source.loaders(is_small=is_small))
-    scoring = (_TraceScoring if is_small else Scoring)(session, source, golden, [source.run], options)
+    source.feed(session, [RUN_ID])
+    scoring = (_TraceScoring if is_small else Scoring)(session, source, golden, source.runs(), options)
     # Created before both tasks start, because both read them.
     session.need("results", "queries", "runs", "settings")
     is_usable, _ = run_both(session, _is_usable, lambda other: other.need("wanted_chunks", "claims_found"))
@@ -194,7 +197,7 @@ def _is_usable(session: Session) -> bool:
     return True
 
 
-def open_trace(session: Session, path: Path) -> TraceSource | None:
+def open_trace(session: Session, path: Path, *, is_small: bool = True) -> TraceSource | None:
     """Read a trace file into a session; None if it is irregular and must be read line by line."""
     session.execute(read_sql("traces/macros.sql"))
     if not show_lines(session, path, "trace_lines"):
@@ -207,7 +210,7 @@ def open_trace(session: Session, path: Path) -> TraceSource | None:
         return None
     # If no line has any of these, it is the wrong file, which the importer reports.
     says = "retrieved IS NOT NULL OR claim IS NOT NULL OR cited IS NOT NULL"
-    return TraceSource() if has_any(session, "traces", says) else None
+    return TraceSource(is_small=is_small) if has_any(session, "traces", says) else None
 
 
 def is_right(session: Session) -> bool:

@@ -12,8 +12,9 @@ from kbeval.errors import BadRowsError, UsageError
 from kbeval.golden import load_golden
 from kbeval.metrics.catalogue import Metric, shipped_metrics
 from kbeval.scoring.aggregate import bad_rows, numbers_of, run_totals
+from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.run_warnings import MISSING_TRACES, gap_warnings
-from kbeval.scoring.scorer import ScoreOptions, Scoring, open_scoring
+from kbeval.scoring.scorer import Scoring, open_scoring
 from kbeval.systems.fast_trace import RUN_ID, score_quickly
 from kbeval.util.drafts import draft_folder
 from kbeval.util.limits import as_written, limit_text, side, telling

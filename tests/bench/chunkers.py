@@ -31,7 +31,7 @@ from typing import Any
 import kbeval
 from kbeval.compare.run import CompareOptions
 from kbeval.render.table import Column, render
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 from tests.support.workspace import Workspace
 
 PATTERNS = ("*.md", "*.rst", "*.txt", "LICENSE*", "METADATA")

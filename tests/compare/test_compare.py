@@ -20,7 +20,7 @@ from kbeval.compare.run import CompareOptions, IncomparableError
 from kbeval.errors import BadRowsError, UsageError
 from kbeval.metrics.catalogue import metrics_in_config
 from kbeval.render.comparison import delta_table, legend, render_report_md, slice_table, verdict_sentence
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 from tests.support.workspace import Workspace, answer, hits
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "eval" / "compare-1.json"

@@ -10,7 +10,7 @@ import pytest
 import kbeval
 from kbeval.compare.gates import check_gates
 from kbeval.compare.run import CompareOptions
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 from tests.support.workspace import Workspace
 
 ZERO = CompareOptions(scoring=ScoreOptions(missing="zero"), only=("hit@5", "mrr"))

@@ -19,17 +19,18 @@ from kbeval.explore.filling import filled_in
 from kbeval.explore.steps import ENTRY, OPTIONS, ROW, Step
 from kbeval.metrics.names import Name
 from kbeval.scoring.aggregate import score_runs
-from kbeval.scoring.scorer import ScoreOptions, Scoring, open_scoring
+from kbeval.scoring.options import ScoreOptions
+from kbeval.scoring.scorer import Scoring, open_scoring
 from tests.oracles.matching_worlds import invent, store
 from tests.scoring.test_known_aggregates import workspaces
 from tests.support.workspace import Workspace, answer, hits
 
-LAZY = ScoreOptions(lazily=True, cache="off")
+UNCACHED = ScoreOptions(cache="off")
 
 
 def explained(workspace: Workspace, name: str, query_id: str = "q", **options: Any) -> Explanation:
-    chosen = ScoreOptions(lazily=True, cache="off", **options)
-    with open_scoring(workspace.db, workspace.golden, ["run"], chosen) as scoring:
+    chosen = ScoreOptions(cache="off", **options)
+    with open_scoring(workspace.db, workspace.golden, ["run"], chosen, lazily=True) as scoring:
         return explain_number(scoring, name, query_id)
 
 
@@ -62,7 +63,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def of_demo(demo: tuple[Path, Path], run: str, name: str, query_id: str) -> Explanation:
-    with open_scoring(*demo, [run], LAZY) as scoring:
+    with open_scoring(*demo, [run], UNCACHED, lazily=True) as scoring:
         return explain_number(scoring, name, query_id)
 
 
@@ -174,7 +175,7 @@ def test_every_shipped_metric_of_every_system_ends_at_the_stored_number(tmp_path
     for _, database, golden in workspaces(tmp_path):
         for run_id, aggregate in score_runs(database, golden).aggregates.items():
             if run_id in chosen:
-                with open_scoring(database, golden, [run_id], LAZY) as scoring:
+                with open_scoring(database, golden, [run_id], UNCACHED, lazily=True) as scoring:
                     checked += check_all(scoring, aggregate.to_dict(), every=7)
     assert checked >= 36 * len(chosen)
 
@@ -188,9 +189,9 @@ def test_any_world_ends_at_the_stored_number(seed: int, match: str, place: int) 
     with TemporaryDirectory() as folder:
         db, golden = store(world, Path(folder))
         run = world.runs[place % len(world.runs)].run_id
-        options = ScoreOptions(lazily=True, cache="off", match=match)
+        options = ScoreOptions(cache="off", match=match)
         aggregate = score_runs(db, golden, [run], options).aggregates[run].to_dict()
-        with open_scoring(db, golden, [run], options) as scoring:
+        with open_scoring(db, golden, [run], options, lazily=True) as scoring:
             queries = sorted(world.runs[place % len(world.runs)].rows)
             for metric in ("mrr", "hit@3", "recall@5", "chunk_recall@5", "hit_within.500", "cited", "grounded"):
                 query_id = queries[place % len(queries)]

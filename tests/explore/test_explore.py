@@ -19,7 +19,7 @@ from kbeval.engine.relations import relations
 from kbeval.errors import GoldenError, KbevalError, UsageError
 from kbeval.explore.explorer import Explorer, open_explorer, unique
 from kbeval.explore.tables import read_head, tables
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 from tests.support.workspace import Workspace, hits
 
 

@@ -20,7 +20,8 @@ from kbeval.compare.run import CompareOptions
 from kbeval.engine.relations import definitions, relations, sql_folder
 from kbeval.engine.session import Session
 from kbeval.explore import views
-from kbeval.scoring.scorer import ScoreOptions, Scoring, open_scoring
+from kbeval.scoring.options import ScoreOptions
+from kbeval.scoring.scorer import Scoring, open_scoring
 from kbeval.storage.run_config import config_diff, config_of, settings_of
 from kbeval.storage.runs import Run
 from tests.support.workspace import Row, Workspace, answer
@@ -31,7 +32,7 @@ NOW, ONCE, NEVER = "now", "once", "never"
 
 @contextmanager
 def opened(workspace: Workspace, *runs: str, **options: Any) -> Iterator[Scoring]:
-    with open_scoring(workspace.db, workspace.golden, runs or None, ScoreOptions(lazily=True, **options)) as scoring:
+    with open_scoring(workspace.db, workspace.golden, runs or None, ScoreOptions(**options), lazily=True) as scoring:
         yield scoring
 
 
@@ -343,8 +344,8 @@ def test_every_view_has_examples() -> None:
 def test_every_example_runs_on_the_demo(tmp_path: Path, matching: str) -> None:
     kbeval_command(["demo", "demo"])
     demo = tmp_path / "demo"
-    options = ScoreOptions(lazily=True, match=matching)
-    with open_scoring(demo / "kb.db", demo / "golden.yaml", None, options) as scoring:
+    options = ScoreOptions(match=matching)
+    with open_scoring(demo / "kb.db", demo / "golden.yaml", None, options, lazily=True) as scoring:
         scoring.session.need(*views.examples())
         empty = {name for name, tries in views.examples().items() for sql in tries if not scoring.session.rows(sql)}
     # The demo knows every chunk that it finds; what it loses by ids it has not lost; spans find something everywhere;
@@ -366,7 +367,7 @@ def test_every_example_runs_on_other_data_and_on_none(many: Workspace, tmp_path:
 
 
 def test_views_need_no_labels(many: Workspace) -> None:
-    with open_scoring(many.db, None, None, ScoreOptions(lazily=True)) as scoring:
+    with open_scoring(many.db, None, lazily=True) as scoring:
         for name in (*VIEWS, *views.ABOUT):
             scoring.session.need(name)
             scoring.session.rows(f"SELECT * FROM {name}")

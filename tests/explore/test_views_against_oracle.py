@@ -19,7 +19,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from kbeval.explore.explorer import Explorer, open_explorer
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 from tests.cli.test_cli import call
 from tests.support.workspace import Workspace
 

@@ -12,7 +12,8 @@ from kbeval.explore.inspect import worst_queries
 from kbeval.metrics.catalogue import Metric, catalogue, metrics_in_config, parse_metric
 from kbeval.metrics.model import CONTRACT
 from kbeval.metrics.names import Names
-from kbeval.scoring.scorer import ScoreOptions, open_scoring
+from kbeval.scoring.options import ScoreOptions
+from kbeval.scoring.scorer import open_scoring
 from tests.support.workspace import Workspace, hits
 
 

@@ -13,7 +13,8 @@ import kbeval
 from kbeval.cli import run
 from kbeval.errors import DeprecatedMetricWarning, MetricError
 from kbeval.metrics.catalogue import catalogue, metrics_in_config, parse_metric
-from kbeval.scoring.scorer import ScoreOptions, open_scoring
+from kbeval.scoring.options import ScoreOptions
+from kbeval.scoring.scorer import open_scoring
 from tests.support.workspace import Workspace, hits
 
 

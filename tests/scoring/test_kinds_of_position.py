@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from kbeval.cli import run as kbeval
-from kbeval.scoring.scorer import ScoreOptions, open_scoring
+from kbeval.scoring.options import ScoreOptions
+from kbeval.scoring.scorer import open_scoring
 from tests.support.workspace import Workspace
 
 QUERIES = [f"q{number:02d}" for number in range(30)]

@@ -32,7 +32,7 @@ from hypothesis import strategies as st
 
 from kbeval.compare.run import CompareOptions, compare_runs
 from kbeval.scoring.aggregate import score_runs
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 from tests.oracles.matching_oracle import OVERLAPS_OF, Oracle, World
 from tests.oracles.matching_worlds import invent, smaller, store
 from tests.scoring import test_oracle_by_hand as by_hand

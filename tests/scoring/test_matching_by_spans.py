@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kbeval
-from kbeval.scoring.scorer import ScoreOptions, open_scoring
+from kbeval.scoring.options import ScoreOptions
+from kbeval.scoring.scorer import open_scoring
 from tests.oracles import span_oracle
 from tests.scoring.test_scoring_against_oracle import spans
 from tests.support.workspace import Workspace

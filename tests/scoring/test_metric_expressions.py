@@ -10,7 +10,8 @@ import pytest
 from kbeval.errors import MetricError
 from kbeval.metrics.catalogue import metrics_in_config, shipped_metrics
 from kbeval.scoring.expressions import Expressions
-from kbeval.scoring.scorer import ScoreOptions, open_scoring
+from kbeval.scoring.options import ScoreOptions
+from kbeval.scoring.scorer import open_scoring
 from tests.support.workspace import Workspace, answer, hits
 
 

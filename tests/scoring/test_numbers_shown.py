@@ -13,7 +13,7 @@ from kbeval.cli import run
 from kbeval.compare.run import compare_runs
 from kbeval.metrics.catalogue import catalogue
 from kbeval.metrics.model import CONTRACT, AggregateMetrics
-from kbeval.scoring.scorer import ScoreOptions, open_scoring
+from kbeval.scoring.scorer import open_scoring
 from tests.support.workspace import Workspace, answer, hits
 
 
@@ -31,7 +31,7 @@ def answering(workspace: Workspace) -> Workspace:
     workspace.add_run("a", {f"q{n}": {"hits_top_k": hits("c1"), "answer": None} for n in range(4)}, created_at="1")
     rows = {f"q{n}": {"hits_top_k": hits("c1"), "answer": answer("yes" if n else "no")} for n in range(4)}
     workspace.add_run("b", rows, created_at="2")
-    kbeval.store_scored(workspace.score(archive=True), db=workspace.db)
+    kbeval.store_scored(workspace.score(to_store=True), db=workspace.db)
     return workspace
 
 
@@ -47,7 +47,7 @@ def test_the_stored_json_keeps_to_the_contract(answering: Workspace) -> None:
 
 
 def test_a_trend_begins_with_the_first_run_that_has_a_value(answering: Workspace) -> None:
-    with open_scoring(answering.db, None, None, ScoreOptions(lazily=True)) as scoring:
+    with open_scoring(answering.db, None, lazily=True) as scoring:
         scoring.session.need("metric_trend", "aggregates")
         assert scoring.session.rows(
             "SELECT run_id, value, previous_value, change, scored FROM metric_trend WHERE metric = 'groundedness'"

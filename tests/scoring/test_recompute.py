@@ -11,8 +11,8 @@ import pytest
 from kbeval.cli import run
 from kbeval.scoring.aggregate import store_scored
 from kbeval.scoring.attribution import Movement, recompute
+from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.provenance import DATA, DEFINITIONS, LABELS
-from kbeval.scoring.scorer import ScoreOptions
 from tests.support.workspace import Workspace, hits
 
 
@@ -33,7 +33,7 @@ def label(workspace: Workspace, first: str) -> None:
 
 
 def store(workspace: Workspace, cache: str = "on") -> None:
-    store_scored(workspace.score(archive=True, cache=cache), db=workspace.db)
+    store_scored(workspace.score(to_store=True, cache=cache), db=workspace.db)
 
 
 def rewrite(workspace: Workspace, query_id: str, *chunks: str) -> None:

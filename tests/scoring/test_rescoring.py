@@ -14,8 +14,8 @@ from kbeval.metrics.catalogue import metrics_in_config, parse_metric
 from kbeval.metrics.definitions import definitions_hash
 from kbeval.scoring import incremental as rescoring
 from kbeval.scoring.aggregate import Scored, score_runs
+from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.provenance import DATA, DEFINITIONS, FORCED, KNOWLEDGE_BASE, LABELS, MATCHING, NEW, PLACES
-from kbeval.scoring.scorer import ScoreOptions
 from tests.support.nights import Night, drop_row, set_chunk, set_config, set_document, set_row
 from tests.support.workspace import answer, hits
 
@@ -338,7 +338,7 @@ def test_a_history_that_is_interrupted_goes_on_with_the_rest(night: Night, monke
     for each in (night, undisturbed):
         each.execute("UPDATE eval_query_results SET result_json = '{}' WHERE query_id = 'q1'")
     with pytest.raises(KeyboardInterrupt):
-        rescoring.rescore(night.db, night.due(), ScoreOptions(archive=True), stopping_after(night, 1))
+        rescoring.rescore(night.db, night.due(), ScoreOptions(), stopping_after(night, 1))
     assert night.reasons() == {"r2": [DATA], "r3": [DATA]}
     assert list(night.due().steps()) == [["r2"], ["r3"]]
     night.night()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from kbeval.engine.relations import FOLDERS, relations, sql_folder
-from kbeval.scoring.scorer import ScoreOptions, Scoring, open_scoring
+from kbeval.scoring.options import ScoreOptions
+from kbeval.scoring.scorer import Scoring, open_scoring
 from kbeval.scoring.variants import RULES
 from tests.support.workspace import Workspace, hits
 

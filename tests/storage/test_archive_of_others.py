@@ -117,7 +117,8 @@ def test_invented_workspaces_score_the_same_from_their_archives(
         workspace = build(Path(name), "a.db", entries, runs, chunks)
         archive_runs(workspace.db, Path(name) / "history", load_golden(workspace.golden))
         (labels,) = (Path(name) / "history").glob("golden-*.parquet")
-        for options in ({}, {"match": "span", "missing": "zero", "threads": 1}):
+        choices: tuple[dict[str, Any], ...] = ({}, {"match": "span", "missing": "zero", "threads": 1})
+        for options in choices:
             expected = workspace.score(**options)
             from_archive = Workspace.__new__(Workspace)
             from_archive.db, from_archive.golden = Path(name) / "history", labels

@@ -21,7 +21,7 @@ from kbeval.explore.explorer import open_explorer
 from kbeval.explore.tables import tables
 from kbeval.golden import load_golden
 from kbeval.scoring.aggregate import score_runs
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 from kbeval.storage.archive_writer import archive_runs
 from tests.support.archives import FIXTURES, Pair, contents, rewrite_parts, said
 from tests.support.workspace import without_privileges

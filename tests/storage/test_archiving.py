@@ -17,7 +17,7 @@ import pytest
 from kbeval.cli import run
 from kbeval.golden import load_golden
 from kbeval.scoring.aggregate import store_scored
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 from kbeval.storage.manifest import folder_name
 from tests.support.archives import (
     LINE,
@@ -39,7 +39,7 @@ from tests.support.workspace import Workspace, hits, without_privileges
 
 
 def test_every_file_can_be_read_by_everyone(stored: Workspace, folder: Path) -> None:
-    store_scored(stored.score(archive=True), db=stored.db)
+    store_scored(stored.score(to_store=True), db=stored.db)
     archive(stored, folder)
     files = sorted(folder.rglob("*.parquet"))
     assert len(files) == 6 + 2 * 8
@@ -52,7 +52,7 @@ def test_every_file_can_be_read_by_everyone(stored: Workspace, folder: Path) -> 
 
 
 def test_it_holds_runs_rows_facts_chunk_spans_and_labels(stored: Workspace, folder: Path) -> None:
-    store_scored(stored.score(archive=True), db=stored.db)
+    store_scored(stored.score(to_store=True), db=stored.db)
     archive(stored, folder)
     one = run_folder(folder, "one")
     assert {path.stem for path in one.glob("*.parquet")} == {

@@ -14,7 +14,7 @@ import pytest
 
 from kbeval.compare.run import CompareOptions, compare_runs
 from kbeval.explore.explorer import open_explorer
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 from kbeval.storage.source import open_source
 from kbeval.systems.anchors import read_folder
 from kbeval.systems.writing import write_runs

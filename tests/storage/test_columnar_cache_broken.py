@@ -19,7 +19,7 @@ import kbeval.storage.cache
 from kbeval.compare.run import CompareOptions, compare_runs
 from kbeval.errors import UsageError
 from kbeval.explore.explorer import open_explorer
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 from kbeval.storage.cache import WORTH_BYTES
 from kbeval.storage.parts import read_sealed, write_sealed
 from tests.support.caching import DIGESTS, NOTHING, RIGHT, ROWS, CachedWorkspace, row
@@ -343,7 +343,7 @@ def test_a_copy_of_other_definitions_is_not_believed(cached: CachedWorkspace, tm
     hits = tmp_path / "new" / "sql" / "stored" / "hits.sql"
     hits.write_text(hits.read_text().replace("    rank,\n", "    rank + 1 AS rank,\n", 1))
     code = (
-        "import sys; from kbeval.scoring.scorer import ScoreOptions;"
+        "import sys; from kbeval.scoring.options import ScoreOptions;"
         "from kbeval.scoring.aggregate import compute_aggregate;"
         "options = ScoreOptions(cache=sys.argv[3]);"
         "print(compute_aggregate('run1', db=sys.argv[1], golden=sys.argv[2], options=options).to_json())"

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 import kbeval.storage.cache
 from kbeval.explore.explorer import Explorer, open_explorer
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 from kbeval.storage.parts import read_part
 from kbeval.storage.source import open_source
 from kbeval.storage.write import store_json
@@ -67,7 +67,7 @@ DIE_WHILE_KEEPING = """
     import os, signal, sys
     import kbeval.storage.cache as cache
     from kbeval.scoring.aggregate import score_runs
-    from kbeval.scoring.scorer import ScoreOptions
+    from kbeval.scoring.options import ScoreOptions
     write = cache.write_relation
     def write_and_die(session, sql, path, compression):
         write(session, sql, path, compression)

@@ -16,7 +16,8 @@ from kbeval.cli import run as kbeval
 from kbeval.engine.session import Session
 from kbeval.errors import GoldenError, KbevalError
 from kbeval.golden import load_golden
-from kbeval.scoring.scorer import ScoreOptions, open_scoring
+from kbeval.scoring.options import ScoreOptions
+from kbeval.scoring.scorer import open_scoring
 from kbeval.systems.anchors import read_folder
 from kbeval.systems.fast_golden import read_quickly
 from kbeval.systems.fast_lines import file_size

@@ -13,7 +13,7 @@ import pytest
 from kbeval.cli import run
 from kbeval.golden import load_golden
 from kbeval.scoring.aggregate import score_runs
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 from kbeval.storage.archive_writer import Archived, archive_runs
 from kbeval.storage.parts import MANIFEST, read_sealed, write_sealed
 from tests.support.workspace import Workspace, answer, hits

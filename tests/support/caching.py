@@ -20,7 +20,7 @@ import duckdb
 
 from kbeval.database.connection import Database
 from kbeval.engine.session import Session
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 from kbeval.storage.parts import ALWAYS
 from kbeval.storage.source import open_source
 from kbeval.storage.stamps import Watch

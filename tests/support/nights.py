@@ -11,7 +11,7 @@ from typing import Any
 
 from kbeval.scoring.aggregate import Scored, score_runs, store_scored
 from kbeval.scoring.incremental import Due, due_runs, rescore
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 from tests.support.workspace import Workspace, hits
 
 Edit = tuple[str, tuple[Any, ...]]
@@ -29,12 +29,12 @@ class Night(Workspace):
     def night(self, *, force: bool = False, **options: Any) -> dict[str, list[str]]:
         """Score what is due and store it, step by step; says what it was, and why."""
         due = self.due(force=force, **options)
-        rescore(self.db, due, ScoreOptions(archive=True, **options), self.store)
+        rescore(self.db, due, ScoreOptions(**options), self.store)
         return due.reasons
 
     def night_of(self, *run_ids: str, **options: Any) -> None:
         """Score these runs, due or not, and store them."""
-        self.store(score_runs(self.db, self.golden, run_ids, ScoreOptions(archive=True, **options)))
+        self.store(score_runs(self.db, self.golden, run_ids, ScoreOptions(**options), to_store=True))
 
     def store(self, scored: Scored) -> None:
         store_scored(scored, db=self.db)

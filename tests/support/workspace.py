@@ -15,7 +15,7 @@ import pytest
 
 from kbeval.engine.relations import read_sql
 from kbeval.scoring.aggregate import Scored, score_runs
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 
 Row = Mapping[str, Any] | str
 
@@ -61,8 +61,8 @@ class Workspace:
             (chunk_id, doc_id, json.dumps(spans), version),
         )
 
-    def score(self, *runs: str, **options: Any) -> Scored:
-        return score_runs(self.db, self.golden, runs or None, ScoreOptions(**options))
+    def score(self, *runs: str, to_store: bool = False, **options: Any) -> Scored:
+        return score_runs(self.db, self.golden, runs or None, ScoreOptions(**options), to_store=to_store)
 
     def aggregate(self, run_id: str = "run", **options: Any) -> dict[str, Any]:
         return self.score(run_id, **options).aggregates[run_id].to_dict()

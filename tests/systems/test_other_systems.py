@@ -21,7 +21,7 @@ from kbeval.errors import KbevalError, UsageError
 from kbeval.golden import load_golden
 from kbeval.render.comparison import delta_table, legend
 from kbeval.scoring.aggregate import score_runs
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 from kbeval.storage.archive_writer import archive_runs
 from kbeval.systems.anchors import from_row, read_folder, to_row
 from kbeval.systems.trace_import import read_trace

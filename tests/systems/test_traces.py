@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from kbeval.engine.session import Session
 from kbeval.errors import KbevalError
 from kbeval.golden import load_golden
-from kbeval.scoring.scorer import ScoreOptions
+from kbeval.scoring.options import ScoreOptions
 from kbeval.systems.fast_golden import read_quickly
 from kbeval.systems.fast_trace import is_right, open_trace
 from kbeval.systems.grounded import TraceOptions, _read_exactly, _read_quickly, score_trace
@@ -175,7 +175,7 @@ def trace_is_read_quickly(session: Session, trace: Path) -> bool:
     source = open_trace(session, trace)
     if source is None:
         return False
-    session.add_loaders(source.loaders(is_small=True))
+    source.feed(session, [run.run_id for run in source.runs()])
     return is_right(session)
 
 

@@ -1,0 +1,78 @@
+"""How to score: the options that a caller chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kbeval.errors import UsageError
+from kbeval.metrics.catalogue import Metric, catalogue
+from kbeval.settings import MATCHES, MISSING, OVERLAPS_OF
+from kbeval.storage.options import ReadOptions
+from kbeval.util.text import did_you_mean
+
+SLICE_FIELDS = ("category", "difficulty", "lang", "tags", "group")
+
+
+@dataclass(frozen=True)
+class ScoreOptions(ReadOptions):
+    """How to score; every field has a default.
+
+    What is measured:
+
+    - `extra_ks`: values of k in addition to those of each metric.
+    - `metric_folders`: folders with metric files of your own.
+    - `configured_metrics`: metrics of your own that are not files, as `[metrics]` in kbeval.toml.
+    - `by`: a field of the golden file; every number is also computed for each of its values.
+    - `suite`: look for runs in this suite only; None: in all suites.
+    - `missing`: golden queries for which a run has no row: 'skip' leaves them out, 'zero' counts them as not found.
+
+    Which hit is an expected one:
+
+    - `match`: 'exact' compares ids, 'span' compares the text that both cover, 'auto' compares ids unless the labels are
+      chunks of another chunker than the run's.
+    - `min_overlap`: by span, the least share of text in common, above 0 and at most 1.
+    - `overlap_of`: what that share is of; 'auto': the smaller side if the label is a chunk, the expected text if it
+      is a span.
+
+    Resources, as for everything that reads runs:
+
+    - `cache`: cache parsed rows next to the database: 'auto' (only if it is large), 'on' or 'off'.
+    - `threads`: threads of the engine; None: one per processor. Never more than the memory limit allows.
+    - `memory_limit`: memory of the engine, e.g. '400MB' (the default); what does not fit is spilled to disk.
+    - `sparing`: use as little memory as possible, however slow: one thread, one row at a time.
+    - `on_step`: called with the name of each step, to show progress.
+    """
+
+    extra_ks: Sequence[int] = ()
+    metric_folders: Sequence[Path] = ()
+    configured_metrics: Sequence[Metric] = ()
+    by: str | None = None
+    suite: str | None = None
+    missing: str = "skip"
+    match: str = "auto"
+    min_overlap: float = 0.5
+    overlap_of: str = "auto"
+
+    def __post_init__(self) -> None:
+        ks: Any = self.extra_ks
+        if not isinstance(ks, list | tuple | set | range) or not all(type(k) is int and k > 0 for k in ks):
+            msg = f"extra_ks is {ks!r}; it must be a list of whole numbers from 1 on"
+            raise UsageError(msg)
+        if self.by is not None and self.by not in SLICE_FIELDS:
+            hint = "" if "," in self.by else did_you_mean(self.by, SLICE_FIELDS)
+            msg = f"cannot slice by {self.by!r}{hint or '; name one of ' + ', '.join(SLICE_FIELDS)}"
+            raise UsageError(msg)
+        for name, known in (("match", MATCHES), ("overlap_of", OVERLAPS_OF), ("missing", MISSING)):
+            if (value := getattr(self, name)) not in known:
+                msg = f"{name} is {value!r}; it must be one of {', '.join(known)}"
+                raise UsageError(msg)
+        if not 0 < self.min_overlap <= 1:
+            msg = f"the least overlap is {self.min_overlap}; it must be above 0 and at most 1"
+            raise UsageError(msg)
+
+    def metrics(self) -> list[Metric]:
+        """Every metric to compute."""
+        return catalogue(self.metric_folders, self.configured_metrics, self.extra_ks)
