@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kbeval.compare.report import CompareReport
 from kbeval.compare.run import CompareOptions, IncomparableError, compare_runs
+from kbeval.compare.run_summary import RunSummary
 from kbeval.errors import BadRowsError, UsageError
-from kbeval.metrics.catalogue import Metric
-from kbeval.metrics.model import AggregateMetrics
 from kbeval.scoring.aggregate import BadRow, score_runs
 from kbeval.scoring.options import ScoreOptions
 from kbeval.storage.run_config import config_of, imported_from
@@ -22,19 +21,6 @@ from kbeval.systems.anchors import CONFIG, METRICS, RESULTS, SUMMARY
 from kbeval.systems.results_folder import Exported, imported_hash, read_row, refuse_source, write_folder
 from kbeval.util.files import check_target, write_whole
 from kbeval.util.text import json_text
-
-
-@dataclass(frozen=True)
-class Summary:
-    """The contents of the summary of an exported run."""
-
-    run: Run
-    config: Mapping[str, Any]
-    aggregate: AggregateMetrics
-    metrics: Sequence[Metric]
-    # The previous run of its suite, and the result of comparing with it; None if there is none.
-    before: Run | None
-    compared: CompareReport | IncomparableError | None
 
 
 def claim_folder(name: str, *, replace: bool, never: Sequence[str] = ()) -> Path:
@@ -60,7 +46,7 @@ def export_folder(  # noqa: PLR0913  (what to export, from where and how)
     *,
     db: str | os.PathLike[str],
     golden: str | None,
-    summarise: Callable[[Summary], str],
+    summarise: Callable[[RunSummary], str],
     full_text: bool = False,
     options: ScoreOptions | None = None,
 ) -> list[str]:
@@ -83,7 +69,7 @@ def export_folder(  # noqa: PLR0913  (what to export, from where and how)
         return [RESULTS, CONFIG]
     write_whole(folder / METRICS, json_text(aggregate.to_dict()) + "\n")
     compared = None if before is None or golden is None else _compared(before, run, db, golden, options)
-    found = Summary(run, exported.config, aggregate, options.metrics(), before, compared)
+    found = RunSummary(run, exported.config, aggregate, options.metrics(), before, compared)
     write_whole(folder / SUMMARY, summarise(found))
     return [RESULTS, CONFIG, METRICS, SUMMARY]
 
