@@ -50,6 +50,12 @@ CREATE MACRO syntax_fault(t) AS
             THEN 'holds a number that is too large'
     END;
 
+-- The same of a text from which n fields were read that are there once each, or reading it would have failed. A field
+-- takes a colon: with one colon more at most, there is one other field at most, and no key is repeated.
+CREATE MACRO is_loose(t, n) AS
+       CASE WHEN maybe_loose(t) THEN syntax_fault(without_texts(t)) IS NOT NULL ELSE false END
+    OR CASE WHEN strlen(t) - strlen(replace(t, ':', '')) > n + 1 THEN repeats_a_key(t) ELSE false END;
+
 -- Could it hold any of that but a repeated key? Quick, and wrong only where it says yes: texts are not told from the
 -- rest. Each pattern begins with one character, which is looked for many times faster than any choice.
 CREATE MACRO maybe_loose(t) AS

@@ -2,7 +2,8 @@
 
 Only runs whose rows changed are written. Each run's folder is written under a temporary name and renamed when it is
 complete, so a killed process leaves nothing partial and the next one reuses what was finished. Processes that write
-the same archive wait for each other.
+the same archive wait for each other. Runs are written in steps, to limit memory, but all steps read one snapshot of the
+database.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from kbeval.storage.parts import (
 )
 from kbeval.storage.run_config import config_of, imported_from
 from kbeval.storage.runs import KeyFault, Run, run_faults
-from kbeval.storage.source import open_database
+from kbeval.storage.source import one_snapshot, open_database
 from kbeval.storage.sqlite import RUN_COLUMNS, TABLES, SqliteSource, load_runs
 from kbeval.util.files import check_target
 from kbeval.util.locks import locked
@@ -94,8 +95,10 @@ def archive_runs(
             if is_alone is False:
                 msg = f"{folder} is being written by {lock_holders(place)}; wait for it to finish and try again"
                 raise DatabaseError(msg)
-            work = _Archiving(Path(database), place, golden, options or ReadOptions())
-            return work.bring_up_to_date(prune=prune, tidy=bool(is_alone))
+            options = options or ReadOptions()
+            work = _Archiving(Path(database), place, golden, options)
+            with one_snapshot(database, options.cache):
+                return work.bring_up_to_date(prune=prune, tidy=bool(is_alone))
     except duckdb.InterruptException:
         raise
     except (OSError, duckdb.Error) as error:
@@ -158,7 +161,7 @@ class _Archiving:
         for step in _steps(due):
             self._archive_step(step)
             found.written += [run.run_id for run in step]
-        new = self._with_tables(prune=prune)
+        new = self._with_tables(runs, prune=prune)
         found.gone = [run_id for run_id in self._old.runs if run_id not in self._done]
         new.write(self._old)
         if tidy:
@@ -211,23 +214,17 @@ class _Archiving:
 
     # --- the tables that all runs share ----------------------------------------------------------------
 
-    def _with_tables(self, *, prune: bool) -> Manifest:
+    def _with_tables(self, now: Sequence[Run], *, prune: bool) -> Manifest:
         """The new manifest, with its tables in place. Their names change with their contents."""
         new = Manifest(self._folder)
         with (
             _draft(self._folder) as draft,
             open_database(self._database, self._options, [self._folder]) as (session, source),
         ):
-            stored_now = source.runs()
-            broken = {fault.run_id for fault in run_faults(stored_now)}
-            stored = [run.run_id for run in stored_now if run.run_id not in broken]
-            # A run deleted in the meantime is gone; one added in the meantime is left for the next update.
-            self._done = {run_id: self._done[run_id] for run_id in stored if run_id in self._done}
             gone = {run_id: place for run_id, place in self._old.runs.items() if run_id not in self._done}
-            new.runs = {**({} if prune else gone), **self._done}
+            new.runs = {**({} if prune else gone), **{run.run_id: self._done[run.run_id] for run in now}}
             source.feed(session, list(self._done))
             kept = [*_archived_runs(session, self._old, [run_id for run_id in gone if run_id in new.runs])]
-            now = [run for run in stored_now if run.run_id in self._done]
             # The numbers of hidden secrets carry over, unless the table that has them is damaged.
             earlier = self._old.tables.get("eval_runs")
             is_sound = earlier is not None and earlier.is_sound(self._folder)

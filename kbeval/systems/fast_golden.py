@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -59,6 +60,11 @@ class QuickGolden(Golden):
 
     def has(self, field: str) -> bool:
         return field in self._fields
+
+    @functools.cached_property
+    def has_span_labels(self) -> bool:
+        """No: a file with spans has a field that is not read here."""
+        return False
 
     def prepare(self) -> None:
         """Nothing to do: the session holds the entries."""

@@ -13,7 +13,7 @@ SELECT
     g.gold_claim_substr      AS claims,
     CAST(NULL AS VARCHAR[])  AS constraints,
     len(json_keys(line)) > 5 AS has_more,
-    contains(line, '\u0000') OR loose_fault(line) IS NOT NULL AS is_odd
+    contains(line, '\u0000') OR is_loose(line, 5) AS is_odd
 FROM (
     SELECT
         line,

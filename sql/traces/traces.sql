@@ -10,7 +10,8 @@ SELECT
     t.retrieved_ids                AS retrieved,
     t.answer_json.citations        AS cited,
     is_refusal(t.answer_json.claim) AS is_refusal,
-    contains(line, '\u0000') OR loose_fault(line) IS NOT NULL AS is_odd
+    contains(line, '\u0000') OR is_loose(line, CASE WHEN t.answer_json IS NULL THEN 3 ELSE 5 END)
+                                   AS is_odd
 FROM (
     SELECT
         line,

@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +19,10 @@ import pytest
 
 import kbeval
 from kbeval.compare.gates import check_gates
-from kbeval.explore.explorer import Explorer
+from kbeval.explore.explorer import Explorer, open_explorer
 from kbeval.scoring.attribution import recompute
+from kbeval.storage.archive_writer import archive_runs
+from kbeval.storage.options import ReadOptions
 from kbeval.storage.source import one_snapshot, stored_runs
 from tests.support.caching import OtherProcess, holding_open
 from tests.support.workspace import Workspace, hits
@@ -180,3 +183,23 @@ def test_what_is_opened_under_a_snapshot_reads_the_same_moment(moving: Workspace
         assert [run.run_id for run in stored_runs(moving.db)] == ["a", "b"]
     assert kbeval.score_runs(moving.db, moving.golden, None, options).aggregates["a"].mrr == 0.0
     assert [run.run_id for run in stored_runs(moving.db)] == ["a"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_archive_holds_one_version_of_all_runs(
+    moving: Workspace, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each run is a step of its own.
+    monkeypatch.setattr("kbeval.storage.archive_writer.STEP_ROWS", 1)
+    seen = set()
+    with being_written(moving, mode):
+        for place in range(5):
+            archive_runs(moving.db, tmp_path / f"archive-{place}", options=ReadOptions(threads=1))
+            time.sleep(0.05)
+    for place in range(5):
+        with open_explorer(tmp_path / f"archive-{place}") as explorer:
+            assert ask(explorer, VERSIONS) == 1
+            assert ask(explorer, "SELECT COUNT(*) FROM results") == 2 * len(QUERIES)
+            seen.add(ask(explorer, "SELECT MAX(elapsed_ms) FROM results"))
+    # The writer was not idle meanwhile.
+    assert len(seen) > 1

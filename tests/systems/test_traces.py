@@ -287,6 +287,35 @@ def test_entries_of_a_quickly_read_gold_file_are_there_for_whoever_asks(tmp_path
     assert not found.has("gold_supports")
 
 
+def test_a_quickly_read_gold_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        pytest.fail("the entries are in the session already")
+
+    gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [PLAIN])
+    monkeypatch.setattr("kbeval.systems.fast_golden.load_golden", refuse)
+    found = _read_quickly(gold, trace, options())
+    assert found is not None
+    assert found.numbers["answer_precision"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("line", "is_read"),
+    [
+        ('{"qid": "a", "retrieved_ids": [], "answer_json": {"claim": "c", "citations": []}, "x": 1}', True),
+        ('{"qid": "a", "retrieved_ids": [], "answer_json": {"claim": "c", "citations": []}, "x": 1, "y": 1}', True),
+        ('{"qid": "a", "retrieved_ids": [], "answer_json": {"claim": "c", "citations": []}, "x": 1, "x": 2}', False),
+        ('{"qid": "a", "retrieved_ids": ["c"], "answer_json": null, "x": 1}', True),
+        ('{"qid": "a", "retrieved_ids": ["c"], "answer_json": null, "x": 1, "x": 2}', False),
+        ('{"qid": "a", "retrieved_ids": ["c"], "answer_json": null, "x": {"y": 1, "y": 2}}', False),
+    ],
+)
+def test_a_key_that_is_repeated_in_a_trace_is_noticed(tmp_path: Path, line: str, is_read: bool) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text(line, encoding="utf-8")
+    with ScoreOptions().session(trace, [trace]) as session:
+        assert trace_is_read_quickly(session, trace) == is_read
+
+
 def test_gold_in_other_formats_goes_with_a_quickly_read_trace(tmp_path: Path) -> None:
     _, trace = write_pair(tmp_path, [], [PLAIN])
     gold = tmp_path / "gold.yaml"
