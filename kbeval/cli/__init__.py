@@ -17,6 +17,7 @@ from click.core import ParameterSource
 
 from kbeval import __version__
 from kbeval.cli.answer import ANSWER
+from kbeval.cli.hints import HINTS
 from kbeval.errors import WANT_OF_MEMORY, DeprecatedMetricWarning, KbevalError
 from kbeval.util.text import shown
 
@@ -103,6 +104,7 @@ def main(arguments: list[str] | None = None) -> None:
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code: 0 success, 1 the check failed, 2 error, 130 interrupted."""
     ANSWER.say(0)
+    HINTS.called(None)
     try:
         with _deprecations_as_lines():
             code = cli.main(args=arguments, prog_name="kbeval", standalone_mode=False)
@@ -157,7 +159,8 @@ def _explain(error: BaseException) -> int:
     if _is_interruption(error):
         return _fail("interrupted; no partial results were written", code=130)
     if isinstance(error, KbevalError):
-        return _fail(error.headline, details=error.details, code=error.exit_code)
+        details = [HINTS.complete(detail) for detail in error.details]
+        return _fail(HINTS.complete(error.headline), details=details, code=error.exit_code)
     if isinstance(error, click.ClickException):
         context = error.ctx if isinstance(error, click.UsageError) else None
         return _fail(_usage_message(error), f"see '{context.command_path} --help'" if context else None)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import click
 from click.core import ParameterSource
 
+from kbeval.cli.hints import HINTS
 from kbeval.engine.memory import DEFAULT_MEMORY_LIMIT
 from kbeval.errors import KbevalError, UsageError
 from kbeval.render.table import FORMATS, Cell, Column, render
@@ -206,6 +207,7 @@ class Settings:
 
     def __init__(self) -> None:
         self._context = click.get_current_context()
+        HINTS.called(self._context)
         # Always read, whatever the flags are: a mistake in the file is reported before anything is done.
         self.config: Config = file_defaults(self._context).config
 
@@ -255,11 +257,6 @@ class Settings:
             msg = f'no {what} given: pass --{key} FILE, set KBEVAL_{key.upper()}, or put {key} = "…" in kbeval.toml'
             raise UsageError(msg)
         return str(value)
-
-    def said_how(self) -> str:
-        """The scoring options given on this command line, to be repeated in a hint."""
-        given = [name for name in HOW if self.given(name)]
-        return "".join(f" --{name.replace('_', '-')} {self.get(name)}" for name in given)
 
     def _tell_threads(self) -> None:
         """Threads need memory: tell the user if fewer are used than requested."""
@@ -324,7 +321,7 @@ def print_json(value: Any) -> None:  # noqa: ANN401  (anything that JSON can hol
 def note(*lines: str) -> None:
     """Write to stderr, apart from the data; each argument stays one line, whatever data it quotes."""
     if lines:
-        click.echo("\n".join(map(shown, lines)), err=True)
+        click.echo("\n".join(shown(HINTS.complete(line)) for line in lines), err=True)
 
 
 def fail(error: KbevalError) -> None:

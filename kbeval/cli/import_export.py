@@ -129,7 +129,6 @@ def export_duckdb_command(file: str, replace: bool, **_: Any) -> int:  # noqa: A
     with common.Progress() as progress:
         options = settings.score_options(on_step=progress.step)
         with open_explorer(database, golden, options) as explorer:
-            explorer.said_how = settings.said_how()
             made = export_duckdb(explorer, Path(file), options=options, replace=replace, never=settings.read_files())
             warnings = explorer.take_warnings()
     common.note(f"wrote {counted(len(made), 'table or view', 'tables and views')} to {file}")

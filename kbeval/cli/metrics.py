@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbeval.cli import common
+from kbeval.cli.hints import HINTS
 from kbeval.util.text import markdown, shown
 
 if TYPE_CHECKING:
@@ -83,7 +84,8 @@ def _explain_number(settings: common.Settings, metric: str, run: str, query_id: 
     if form == "json":
         common.print_json(jsonable(explanation.to_dict()))
     else:
-        click.echo(explanation_text(explanation, form, common.paint), color=common.wants_colour())
+        text = explanation_text(explanation, form, common.paint)
+        click.echo(HINTS.complete(text), color=common.wants_colour())
 
 
 def _explain_metric(settings: common.Settings, metric: str, form: str) -> None:

@@ -51,7 +51,7 @@ def recompute_command(runs: tuple[str, ...], explain: bool, store: bool, form: s
             progress.step("storing")
             store_scored(found.scored, db=database, runs=healthy)
     _print(found, form, explain=explain)
-    _tell(found, healthy if store else None, database, f"kbeval score --all{settings.said_how()}")
+    _tell(found, healthy if store else None, database, "kbeval score --all")
     for warning in found.scored.bad_row_warning():
         common.warn(warning)
     if faults := found.due.key_faults:

@@ -99,7 +99,7 @@ def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:
         if _is_stored(run, aggregate):
             common.note("computed now; the same numbers are stored")
         else:
-            common.note(f"computed now, not stored (kbeval score {shown(run.run_id)}{settings.said_how()} stores them)")
+            common.note(f"computed now, not stored; 'kbeval score {shown(run.run_id)}' stores them")
     if aggregate is None:
         msg = f"run {run.run_id} has not been scored yet; run 'kbeval score {run.run_id} --golden FILE'"
         raise UsageError(msg)

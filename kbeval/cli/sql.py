@@ -69,7 +69,6 @@ def sql_command(
     steps = Steps()
     options = settings.score_options(on_step=steps.step)
     with open_explorer(database, golden, options) as explorer:
-        explorer.said_how = settings.said_how()
         if text is None:
             from kbeval.cli.prompt import Prompt
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kbeval.explore.findings import Finding
@@ -32,6 +32,8 @@ _LABELS = (
     "gold_supports",
     "answerable",
 )
+# Labels that mean something where they are false or empty: the query should be refused.
+_SAY_BY_THEMSELVES = ("answerable", "expected_doc_ids")
 _EXAMPLES = 3
 # How findings are headed that say themselves what to do, and what remains to be said.
 _ABOUT_DOUBTS = {
@@ -41,6 +43,10 @@ _ABOUT_DOUBTS = {
         "write what was retrieved into 'hits_top_k', an empty list where it was nothing",
     ),
     "unclear-ids": ("runs whose chunk ids are not clear", "let the hits tell, or name each index: ids are not enough"),
+    "displaced-hits": (
+        "runs whose chunks stand elsewhere than the tables have them",
+        "score each index before it is replaced: then it is known what its ids stood for",
+    ),
     "contested-labels": ("labels whose chunker is not clear", "label by expected_spans, which need no chunk id"),
     "hits-without-chunk": ("hits without a chunk", "give each hit its chunk_id"),
     "unknown-hits": (
@@ -71,7 +77,7 @@ def check_workspace(scoring: Scoring) -> list[Finding]:
         _reused_ids(scoring),
         *_doubts(scoring),
         _unmet_places(scoring),
-        _unmet_supports(scoring),
+        *_supports(scoring),
         _malformed_citations(scoring),
         _malformed_spans(scoring),
         _axis_mismatches(scoring),
@@ -243,7 +249,7 @@ def _reused_ids(scoring: Scoring) -> Finding:
 def _doubts(scoring: Scoring) -> Iterator[Finding]:
     """What casts doubt on the numbers of runs, as `score` says it."""
     found: dict[str, list[str]] = {}
-    for code, run_id, text in find_doubts(scoring):
+    for code, run_id, text in find_doubts(scoring, thoroughly=True):
         if code != "reused-ids":
             found.setdefault(code, []).append(f"{run_id}: {text}")
     for code, texts in found.items():
@@ -263,13 +269,23 @@ def _unmet_places(scoring: Scoring) -> Finding:
     return _finding("unmet-places", "expected_spans that no hit can meet", advice, found)
 
 
-def _unmet_supports(scoring: Scoring) -> Finding:
-    """Supports at paths that no hit of any run has: either never retrieved, or spelt otherwise."""
-    found: list[str] = []
-    if scoring.golden.has("gold_supports"):
-        found = [f"{path} (first {query_id})" for path, query_id in built_rows(scoring, "unmet_supports")]
+def _supports(scoring: Scoring) -> Iterator[Finding]:
+    """Supports that no hit can match, or that nearly every hit does."""
+    if not scoring.golden.has("gold_supports"):
+        return
+    # Paths that no hit of any run has are either never retrieved, or spelt otherwise.
+    unmet = [f"{path} (first {query_id})" for path, query_id in built_rows(scoring, "unmet_supports")]
     advice = "no run retrieved any of these files: write rel_path as the retrieved chunks do"
-    return _finding("unmet-supports", "supports at paths that no run knows", advice, found)
+    yield _finding("unmet-supports", "supports at paths that no run knows", advice, unmet)
+    empty = [query_id for (query_id,) in built_rows(scoring, "empty_supports")]
+    advice = "no number about supports counts them: add supports, or answerable: false where there is no answer"
+    yield _finding("empty-supports", "queries with an empty list of supports", advice, empty)
+    bare = [
+        f"{query_id}, support {number}, {cut(path, 60)}{' (the whole file)' if is_whole else ''}"
+        for query_id, number, path, is_whole in built_rows(scoring, "bare_supports")
+    ]
+    advice = "every chunk under their headings counts, whatever it says; snippets would tell the right ones apart"
+    yield _finding("bare-supports", "supports without snippets", advice, bare, is_note=True)
 
 
 def _axis_mismatches(scoring: Scoring) -> Finding:
@@ -304,9 +320,14 @@ def _stale_docs(scoring: Scoring) -> Finding:
 
 
 def _unlabelled(golden: Golden) -> Finding:
-    found = [str(entry["id"]) for entry in golden.entries if not any(label in entry for label in _LABELS)]
+    found = [str(entry["id"]) for entry in golden.entries if not any(_says(entry, label) for label in _LABELS)]
     advice = "nothing can be scored on them: add expected_chunk_ids, expected_doc_ids, must_contain or answerable"
     return _finding("unlabelled", "unlabelled queries", advice, found)
+
+
+def _says(entry: Mapping[str, Any], label: str) -> bool:
+    """Does the entry have this label? An empty list says nothing, except that no document has the answer."""
+    return label in entry and (bool(entry[label]) or label in _SAY_BY_THEMSELVES)
 
 
 def _rows_without_golden(scoring: Scoring) -> Finding:

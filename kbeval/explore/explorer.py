@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from kbeval.explore.tables import COMPARE, FORMER, Table, read_by, tables
 from kbeval.golden import Golden, load_golden
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.scorer import Scoring, StoredScoring, open_scoring
+from kbeval.scoring.variants import VARIED
 from kbeval.storage.database_file import refuse_database
 from kbeval.storage.new_database import make_database
 from kbeval.storage.run_config import shown_configs
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 BATCH_ROWS = 10_000
 BATCH_CHARACTERS = 20_000_000
 FEW_ROWS = 100
+# Layers whose relations are steps on the way to the numbers.
+_STEPS = ("places", "matching")
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 
 
@@ -87,8 +90,8 @@ class Explorer:
         self._outline: Outline | None = None
         self._comparisons = Comparisons(self.database, options)
         self._told_matching = False
-        # The options that say how to score, as they were given, for a command that is recommended.
-        self.said_how = ""
+        # Relations that must not be made by a shortcut, because a question is about what that leaves out.
+        self._whole: set[str] = set()
         self._warnings: dict[str, None] = {}
 
     # The session and its snapshot are made when they are first needed, and anew when they are of no use any more.
@@ -112,6 +115,7 @@ class Explorer:
             opening = open_scoring(self.database, self._labels, None, self._options, lazily=True)
             self._open = self._stack.enter_context(opening)
             prepare(self._open)
+            make_whole(self._open.session, self._whole)
             self._warnings.update(dict.fromkeys(left_out(self._open)))
         return self._open
 
@@ -186,7 +190,7 @@ class Explorer:
                 some = ", ".join(differing[:3]) + (", …" if len(differing) > 3 else "")
                 yield (
                     f"{counted(len(differing), 'run')} matched {named} here and {other} in the stored numbers ({some}):"
-                    f" --match says how, and 'kbeval score --all{self.said_how}' stores the numbers made that way"
+                    f" --match says how, and 'kbeval score --all' stores the numbers made that way"
                 )
 
     def _read_labels(self) -> None:
@@ -195,8 +199,22 @@ class Explorer:
             # What was made without them may look different with them.
             self.forget()
 
+    def _take_whole(self, names: Sequence[str]) -> None:
+        """Make no shortcut to the steps that are asked about. Which shortcut will do depends on the labels too."""
+        whole = whole_relations(names) - self._whole
+        if not whole:
+            return
+        self._whole |= whole
+        self._read_labels()
+        session = self.session
+        if any(session.variant_of(name) not in (None, name) for name in whole):
+            self.forget()
+        else:
+            make_whole(session, whole)
+
     def make(self, *names: str) -> None:
         """Make relations, unless they are there."""
+        self._take_whole(names)
         # What others hand in may depend on the labels; the stored tables do not.
         by_labels = {name for name in self.session.handed_in if not name.startswith("stored_")}
         if any(by_labels & {name, *read_by(name)} for name in names):
@@ -314,6 +332,21 @@ def prepare(scoring: Scoring) -> None:
             "scores": lambda session: session.need("query_scores"),
         }
     )
+
+
+def whole_relations(names: Iterable[str]) -> frozenset[str]:
+    """Of the relations that have variants, those that must be made whole where someone asks about these.
+
+    A variant has the same rows where scoring looks at them, and may leave out what it does not look at: where a hit
+    stands does not matter if ids decide. Someone who asks about that step wants to see it all the same.
+    """
+    steps = [name for name in names if name in tables() and tables()[name].layer in _STEPS]
+    return frozenset(part for name in steps for part in (name, *read_by(name)) if part in VARIED)
+
+
+def make_whole(session: Session, names: Iterable[str]) -> None:
+    """Take the relation's own file for these, whatever would do for scoring."""
+    session.add_choices({name: lambda _: None for name in names})
 
 
 def unique(names: Sequence[str]) -> tuple[str, ...]:

@@ -369,7 +369,7 @@ def _notes(
         have = "has" if len(unscored) == 1 else "have"
         yield (
             f"{counted(len(unscored), 'run')} without numbers {have} not been scored yet"
-            f" ({_some(unscored)}): kbeval score --all"
+            f" ({_some(unscored)}): run 'kbeval score --all'"
         )
     if undated:
         what = "left out by --since" if left_out else "put first"

@@ -199,6 +199,5 @@ class Names:
         names = [*self._metrics, *ALIASES, *(name.long for found in self._stored.values() for name in found)]
         head = re.split(r"[.@]", written, maxsplit=1)[0]
         hint = did_you_mean(head, names) or did_you_mean(written, names)
-        return UsageError(
-            f"there is no metric {written!r}{hint or '; see kbeval metrics, and --metrics DIR for your own'}"
-        )
+        hint = hint or "; see 'kbeval metrics', and --metrics DIR for your own"
+        return UsageError(f"there is no metric {written!r}{hint}")

@@ -23,8 +23,11 @@ class Doubt(NamedTuple):
     text: str
 
 
-def find_doubts(scoring: Scoring) -> Iterator[Doubt]:
-    """Everything that a reader of the numbers must know about how hits and labels were matched."""
+def find_doubts(scoring: Scoring, *, thoroughly: bool = False) -> Iterator[Doubt]:
+    """Everything that a reader of the numbers must know about how hits and labels were matched.
+
+    `thoroughly`: also what can be seen only where each hit says that it stands, though the rows are read again for it.
+    """
     yield from _unreadable_configurations(scoring)
     yield from _rows_without_hits(scoring)
     if any(scoring.golden.has(label) for label in _OF_CHUNKS):
@@ -33,6 +36,7 @@ def find_doubts(scoring: Scoring) -> Iterator[Doubt]:
         yield from _contested_labels(scoring)
         yield from _nameless_hits(scoring)
         yield from _stranger_chunks(scoring)
+        yield from _displaced(scoring, thoroughly=thoroughly)
     if scoring.golden.has("expected_doc_ids"):
         yield from _stranger_docs(scoring)
     yield from _matched_by_document(scoring)
@@ -145,6 +149,38 @@ def _stranger_chunks(scoring: Scoring) -> Iterator[Doubt]:
             " different indexes, 0 means 'could not be matched': label by expected_spans, or keep the chunks in the"
             " table 'chunks'",
         )
+
+
+def _displaced(scoring: Scoring, *, thoroughly: bool) -> Iterator[Doubt]:
+    """Runs whose chunks stand elsewhere than the tables have them, where nothing is known of an earlier index."""
+    session = scoring.session
+    advice = (
+        "its index seems to have been replaced by one that uses the same ids for other text, and nothing was kept of"
+        " it; by id such a hit counts as the chunk that has its id now: label by expected_spans, or give each index a"
+        " chunker_version or policy_hash of its own"
+    )
+    if thoroughly or "hit_claims" in session.built:
+        session.need("displaced_hits")
+        for run_id, compared, displaced, labels, query_id, chunk_id in session.rows(
+            "SELECT * FROM displaced_hits WHERE n_labels > 0 OR 2 * n_displaced > n_compared ORDER BY run_id"
+        ):
+            among = f"{counted(labels, 'expected chunk')} among them, " if labels else ""
+            text = (
+                f"{displaced:,} of {counted(compared, 'hit')} say that they stand elsewhere than the tables have their"
+                f" chunk ({among}first {cut(chunk_id, 60)} in query {cut(query_id, 60)}): {advice}"
+            )
+            yield Doubt("displaced-hits", run_id, text)
+        return
+    session.need("displaced_labels", "run_matching")
+    for run_id, labels, query_id, chunk_id in session.rows(
+        "SELECT d.* FROM displaced_labels AS d JOIN run_matching AS u ON u.run_id = d.run_id"
+        " WHERE u.matching = 'exact' ORDER BY d.run_id"
+    ):
+        text = (
+            f"{counted(labels, 'expected chunk')} (first {cut(chunk_id, 60)} in query {cut(query_id, 60)}) found in"
+            f" another document than the tables have them in: {advice}"
+        )
+        yield Doubt("displaced-hits", run_id, text)
 
 
 def _stranger_docs(scoring: Scoring) -> Iterator[Doubt]:

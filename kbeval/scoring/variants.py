@@ -98,6 +98,8 @@ RULES: tuple[tuple[str, str, Callable[[Situation], bool]], ...] = (
     ("run_chunkers", "configured", Situation.chunkers_are_configured),
     ("hit_chunks", "alike", Situation.is_of_one_chunker),
 )
+# The relations that have a variant.
+VARIED = frozenset(relation for relation, _, _ in RULES)
 
 
 def choices(situation: Situation) -> dict[str, Choice]:

@@ -55,6 +55,24 @@ def test_a_question_about_hits_reads_no_label(explorer: Explorer) -> None:
     assert not {"golden_entries", "per_query", "query_scores", "stored_places"} & explorer.session.built
 
 
+def test_a_question_about_places_gets_them_though_ids_decide(two_runs: Workspace) -> None:
+    """The golden file or an earlier question does not change where hits stand."""
+    two_runs.add_chunk("c1", "d1", [{"kind": "line", "start": 3, "end": 9}])
+    two_runs.add_chunk("c2", "d1", [{"kind": "line", "start": 10, "end": 12}])
+    placed = "SELECT COUNT(*) FROM hit_places WHERE spans_text LIKE '%9%'"
+    for golden in (two_runs.golden, None):
+        for before in ("SELECT 1", "SELECT COUNT(*) FROM scores", "SELECT COUNT(*) FROM hit_labels"):
+            with open_explorer(two_runs.db, golden) as explorer:
+                explorer.query(before)
+                assert explorer.query(placed).rows() == [(2,)]
+                assert explorer.query("SELECT COUNT(*) FROM hit_spans WHERE high = 10").rows() == [(2,)]
+    with open_explorer(two_runs.db, two_runs.golden) as explorer:
+        assert explorer.query("SELECT DISTINCT n_expected, matching FROM run_matching").rows() == [(2, "exact")]
+        assert explorer.query("SELECT COUNT(spans_text) FROM expected_places").rows() == [(2,)]
+        found = explorer.query("SELECT run_id, AVG(value) FROM scores WHERE metric = 'mrr' GROUP BY run_id ORDER BY 1")
+        assert found.rows() == [(run_id, two_runs.aggregate(run_id)["mrr"]) for run_id in ("a", "b")]
+
+
 def test_scores_are_those_of_the_scorer(explorer: Explorer, two_runs: Workspace) -> None:
     found = explorer.query("SELECT run_id, AVG(value) FROM scores WHERE metric = 'mrr' GROUP BY run_id ORDER BY 1")
     assert found.rows() == [(run_id, two_runs.aggregate(run_id)["mrr"]) for run_id in ("a", "b")]

@@ -72,7 +72,7 @@ def test_a_run_without_a_value_is_stepped_over_and_said() -> None:
     assert changes(found) == [None, None, 0.25]
     assert [point.scored for point in found.series[0].points] == [True, False, True]
     (note,) = found.notes
-    assert note == "1 run without numbers has not been scored yet (r2): kbeval score --all"
+    assert note == "1 run without numbers has not been scored yet (r2): run 'kbeval score --all'"
 
 
 def test_where_lower_is_better_a_drop_is() -> None:
@@ -125,7 +125,7 @@ def test_numbers_are_named_as_elsewhere(written: str, name: str) -> None:
     [
         ("mmr", "there is no metric 'mmr'; did you mean 'mrr'?"),
         ("mein", "did you mean 'mine'?"),
-        ("qqqqqq", "there is no metric 'qqqqqq'; see kbeval metrics"),
+        ("qqqqqq", "there is no metric 'qqqqqq'; see 'kbeval metrics'"),
         ("hit@7", "no run has hit_at_k at 7; 'kbeval score --all --k 7' stores it"),
         ("hit@" + "9" * 5000, "hit_at_k is not computed at '999"),
         ("latency_ms", "'latency_ms' is ambiguous: specify which, for example latency_ms.p50"),

@@ -21,6 +21,11 @@ def codes(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> dict[str,
     return {one["code"]: one["examples"] for one in json.loads(capsys.readouterr().out)}
 
 
+def failing(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> set[str]:
+    kbeval(["check", "--db", str(workspace.db), "--golden", str(workspace.golden), "--format", "json"])
+    return {one["code"] for one in json.loads(capsys.readouterr().out) if one["level"] == "finding"}
+
+
 def test_spans_in_unknown_documents_and_beyond_the_end_are_named(
     workspace: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -53,6 +58,42 @@ def test_supports_spelt_otherwise_than_every_hit_are_named(
     support["rel_path"] = "Area/Note.md"
     workspace.add_golden({"id": "t", "gold_supports": [support], "answerable": True})
     assert "unmet-supports" not in codes(workspace, capsys)
+
+
+def test_empty_supports_and_supports_without_snippets_are_named(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    support = {"rel_path": "Area/Note.md", "heading_path": "# A", "snippets": ["fifteen minutes"]}
+    workspace.add_golden(
+        {"id": "whole", "gold_supports": [support], "answerable": True},
+        {"id": "bare", "gold_supports": [support, support | {"snippets": []}], "answerable": True},
+        {"id": "file", "gold_supports": [{"rel_path": "Area/Note.md"}], "answerable": True},
+        {"id": "empty", "gold_supports": [], "answerable": True},
+        {"id": "unsaid", "gold_supports": []},
+        # No support is what is to be expected of these.
+        {"id": "no", "gold_supports": [], "answerable": False},
+        {"id": "nowhere", "gold_supports": [], "expected_doc_ids": []},
+    )
+    workspace.add_run("run", {})
+    found = codes(workspace, capsys)
+    assert found["empty-supports"] == ["empty", "unsaid"]
+    assert found["bare-supports"] == ["bare, support 1, Area/Note.md", "file, support 0, Area/Note.md (the whole file)"]
+    assert found["unlabelled"] == ["unsaid"]
+    # The second is a note: such supports are good labels.
+    assert "bare-supports" not in failing(workspace, capsys)
+    assert "empty-supports" in failing(workspace, capsys)
+
+
+def test_lists_with_nothing_in_them_are_no_labels(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    workspace.add_golden(
+        {"id": "chunks", "expected_chunk_ids": []},
+        {"id": "rules", "must_contain": [], "forbidden": [], "relevance": {}},
+        # These say that the query should be refused.
+        {"id": "docs", "expected_doc_ids": []},
+        {"id": "no", "answerable": False},
+    )
+    workspace.add_run("run", {})
+    assert codes(workspace, capsys)["unlabelled"] == ["chunks", "rules"]
 
 
 def test_history_puts_no_change_where_a_configuration_cannot_be_read(workspace: Workspace) -> None:

@@ -110,6 +110,63 @@ def test_labels_that_may_be_of_either_chunker_are_doubted(reindexed: Callable[..
     assert any("run-a: its hits name" in one and "taken for chunks of fix@2" in one for one in scored.warnings)
 
 
+def test_ids_used_again_by_an_index_that_was_never_scored_are_seen_where_hits_say_where_they_stand(
+    reindexed: Callable[..., Workspace], capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace = reindexed(scored=False)
+    answer, codes = check(workspace, capsys)
+    assert answer == 1
+    assert "displaced-hits" in codes
+    found = [one for one in workspace.score(match="span").warnings if "stand elsewhere than the tables" in one]
+    # The other run is of the index that is there now.
+    assert len(found) == 1
+    assert found[0].startswith("run run-a: ")
+    # Nothing tells where a hit does not say where it stands.
+    altered(workspace, lambda hit: hit.pop("source_spans"))
+    assert "displaced-hits" not in check(workspace, capsys)[1]
+
+
+@pytest.mark.parametrize(
+    ("said", "is_displaced"),
+    [
+        ({"source_spans": [{"kind": "line", "start": 13, "end": 24}]}, False),
+        # A part of the chunk, or the chunk with what stands around it.
+        ({"source_spans": [{"kind": "line", "start": 15, "end": 16}]}, False),
+        ({"source_spans": [{"kind": "code", "line_start": 1, "line_end": 40}]}, False),
+        ({"citation": {"kind": "line", "path": "d.md", "start": 13, "end": 13}}, False),
+        # Another kind of position says nothing about this one.
+        ({"source_spans": [{"kind": "byte", "start": 900, "end": 950}]}, False),
+        ({"source_spans": [{"kind": "line", "start": 20, "end": 30}]}, True),
+        ({"source_spans": [{"kind": "line", "start": 100, "end": 110}]}, True),
+        ({"citation": {"kind": "line", "path": "d.md", "start": 70, "end": 70}}, True),
+        ({"doc_id": "e"}, True),
+        # Only where the tables know the other document is it another one, and not another name for it.
+        ({"doc_id": "D"}, False),
+    ],
+)
+def test_a_hit_that_cannot_be_the_chunk_of_the_table_is_told_from_one_that_can(
+    workspace: Workspace, said: dict[str, Any], is_displaced: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
+    workspace.add_document("d", "d.md")
+    workspace.add_chunk("c", "d", [{"kind": "line", "start": 13, "end": 24}])
+    workspace.add_chunk("other", "e", [{"kind": "line", "start": 1, "end": 24}])
+    workspace.add_run("run", {"q": {"hits_top_k": [{"rank": 1, "chunk_id": "c", "doc_id": "d"} | said]}})
+    assert ("displaced-hits" in check(workspace, capsys)[1]) == is_displaced
+    # Documents are seen without another look at the rows, so scoring says it too.
+    warned = any("in another document than the tables have them in" in one for one in workspace.score().warnings)
+    assert warned == (said == {"doc_id": "e"})
+
+
+def test_pages_are_compared_by_their_number(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
+    workspace.add_chunk("c", "d", [{"kind": "page", "page": 3, "char_start": 10, "char_end": 90}])
+    workspace.add_run("run", {"q": {"hits_top_k": [{"chunk_id": "c", "citation": {"kind": "page", "page": 3}}]}})
+    assert "displaced-hits" not in check(workspace, capsys)[1]
+    altered(workspace, lambda hit: hit["citation"].update(page=4))
+    assert "displaced-hits" in check(workspace, capsys)[1]
+
+
 def test_an_older_table_of_kept_spans_is_brought_up_to_date(reindexed: Callable[..., Workspace]) -> None:
     workspace = reindexed()
     workspace.execute_script(

@@ -40,15 +40,6 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(
     assert rechunked_mrr(capsys, "--match", "exact") == 0.0
 
 
-def test_a_hint_keeps_the_options_that_the_command_was_called_with(
-    demo: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["recompute", "--match", "span"]) == 0
-    assert "'kbeval score --all --match span'" in capsys.readouterr().err
-    assert run(["show", "2026-03-04", "--match", "exact", "--missing", "zero"]) == 0
-    assert "(kbeval score 2026-03-04-rechunked --match exact --missing zero stores them)" in capsys.readouterr().err
-
-
 def test_the_worst_queries_say_how_their_hits_are_matched(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, options, way in (
         ("2026-03-03", [], "by chunk id"),

@@ -1,0 +1,118 @@
+-- displaced_hits: for each run the hits that say themselves that they stand elsewhere than everything that is known of
+-- their chunk: in another document, or at a place that neither holds the known one nor lies in it. Then an index seems to
+-- have used the ids of an earlier one again, of which nothing was kept.
+-- columns: run_id, n_compared (hits that say where they stand and whose chunk is known), n_displaced, n_labels (expected
+--          chunks among those that are displaced), query_id (the first of a displaced hit), chunk_id (of that hit)
+-- kind: view
+--
+-- A hit may be a part of its chunk, or the chunk with what stands around it: neither contradicts the table. A page without
+-- characters says which page. Documents contradict each other only where the tables know both names.
+WITH said AS (
+    SELECT
+        s.result_no,
+        s.position,
+        r.run_id,
+        r.query_id,
+        s.chunk_id,
+        s.doc_id,
+        s.chunker_version,
+        COALESCE(s.spans_text, s.cited_text) AS spans_text
+    FROM hit_sources AS s
+    JOIN results AS r ON r.result_no = s.result_no
+    WHERE s.chunk_id IS NOT NULL
+),
+
+claims AS (
+    SELECT
+        h.result_no,
+        h.position,
+        h.run_id,
+        h.query_id,
+        h.chunk_id,
+        k.age,
+        h.doc_id <> k.doc_id AND h.doc_id IN (SELECT doc_id FROM indexed_places) AS is_in_other_doc,
+        h.spans_text AS hit_spans,
+        k.spans_text AS chunk_spans
+    FROM said AS h
+    JOIN indexed_places AS k
+        ON  k.chunk_id = h.chunk_id
+        AND k.chunker_version = COALESCE(h.chunker_version, k.chunker_version)
+),
+
+hit_reach AS (
+    SELECT
+        result_no,
+        position,
+        age,
+        span_axis(span.kind, span.page) AS axis,
+        span.kind                       AS kind,
+        MIN(span_low(span))             AS low,
+        MAX(span_high(span))            AS high
+    FROM (SELECT result_no, position, age, UNNEST(spans_in(hit_spans)) AS span FROM claims)
+    WHERE is_place(span) AND span.kind <> 'region'
+    GROUP BY ALL
+),
+
+chunk_reach AS (
+    SELECT
+        result_no,
+        position,
+        age,
+        span_axis(span.kind, span.page) AS axis,
+        span.kind                       AS kind,
+        MIN(span_low(span))             AS low,
+        MAX(span_high(span))            AS high
+    FROM (SELECT result_no, position, age, UNNEST(spans_in(chunk_spans)) AS span FROM claims)
+    WHERE is_place(span) AND span.kind <> 'region'
+    GROUP BY ALL
+),
+
+-- On one axis, or on pages of which there are several.
+reaches AS (
+    SELECT
+        h.result_no,
+        h.position,
+        h.age,
+        MAX(
+            CASE
+                WHEN h.axis <> c.axis                       THEN 0
+                WHEN h.low >= c.low AND h.high <= c.high    THEN 1
+                WHEN c.low >= h.low AND c.high <= h.high    THEN 1
+                ELSE 0
+            END
+        ) = 1 AS is_alike
+    FROM hit_reach AS h
+    JOIN chunk_reach AS c
+        ON  c.result_no = h.result_no
+        AND c.position = h.position
+        AND c.age = h.age
+        AND (c.axis = h.axis OR (c.kind = 'page' AND h.kind = 'page'))
+    GROUP BY h.result_no, h.position, h.age
+),
+
+-- Of several chunks of one id, one that agrees is enough.
+held AS (
+    SELECT
+        c.run_id,
+        c.query_id,
+        c.result_no,
+        c.position,
+        c.chunk_id,
+        MIN(CASE WHEN COALESCE(c.is_in_other_doc, false) OR NOT COALESCE(p.is_alike, true) THEN 1 ELSE 0 END) AS displaced
+    FROM claims AS c
+    LEFT JOIN reaches AS p ON p.result_no = c.result_no AND p.position = c.position AND p.age = c.age
+    WHERE c.is_in_other_doc IS NOT NULL OR p.is_alike IS NOT NULL
+    GROUP BY c.run_id, c.query_id, c.result_no, c.position, c.chunk_id
+)
+
+SELECT
+    h.run_id,
+    COUNT(*)                                                                AS n_compared,
+    SUM(h.displaced)                                                        AS n_displaced,
+    COUNT(DISTINCT CASE WHEN h.displaced = 1 THEN e.chunk_id END)           AS n_labels,
+    MIN(CASE WHEN h.displaced = 1 THEN h.query_id END)                      AS query_id,
+    MIN_BY(h.chunk_id, (h.query_id, h.position)) FILTER (h.displaced = 1)   AS chunk_id
+FROM held AS h
+LEFT JOIN (SELECT DISTINCT chunk_id FROM expected_chunks) AS e ON e.chunk_id = h.chunk_id
+GROUP BY h.run_id
+HAVING SUM(h.displaced) > 0
