@@ -6,7 +6,7 @@ import sys
 _WITH_DATABASE = frozenset(
     (
         *("archive", "check", "compare", "demo", "export", "gate", "history", "import"),
-        *("recompute", "runs", "score", "show", "sql"),
+        *("recompute", "run", "runs", "score", "show", "sql"),
     )
 )
 

@@ -42,6 +42,8 @@ KEYS: dict[str, type] = {
     "metrics": dict,
     "gates": dict,
     "check": dict,
+    "target": dict,
+    "targets": dict,
 }
 _PATHS = ("db", "golden", "metrics_dir", "runs_dir")
 _NAMES = {str: "a string", int: "an integer", float: "a number", list: "a list", dict: "a table"}

@@ -39,7 +39,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 # The options that the config file may set, with their keys there.
-FILE_OPTIONS = {"extra_ks" if key == "k" else key: key for key in KEYS if key not in ("metrics", "gates", "check")}
+FILE_OPTIONS = {"extra_ks" if key == "k" else key: key for key, kind in KEYS.items() if kind is not dict}
 
 
 class FileDefaults(dict[str, Any]):

@@ -37,9 +37,9 @@ def config_command(context: click.Context, /, form: str, **_: Any) -> int:  # no
     rows = []
     hider = Hider()
     for key, value, origin in (*_options(context, config), *_tables(config)):
-        # Secrets are detected by value alone: the name of a metric may be anything.
         for name, inner in _flat(key, value):
-            shown = hider.hide(inner)
+            # Of a target, keys say what is secret. Elsewhere values alone do: the name of a metric may be anything.
+            shown = hider.hide(inner, name if key in ("target", "targets") else "")
             rows.append([name, shown if form == "json" else _text(shown), origin])
     common.print_table([Column("setting"), Column("value", width=80), Column("from", width=100)], rows, form)
     if config.path is None and form == "table":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,11 +20,15 @@ if TYPE_CHECKING:
 @common.db_option
 @common.suite_option
 @common.format_option
-def runs_command(form: str, **_: Any) -> int:  # noqa: ANN401
+@click.option("--forget", metavar="RUN", help="delete an unfinished run, with the answers stored for it")
+@click.option("--yes", is_flag=True, help="with --forget: do not ask")
+def runs_command(form: str, forget: str | None, yes: bool, **_: Any) -> int:  # noqa: ANN401
     """List the stored runs, oldest first.
 
-    Includes the stored numbers of each run.
+    Includes the stored numbers of each run. Runs that 'kbeval run' has not finished are listed separately.
     """
+    if forget is not None:
+        return _forget(common.Settings().db(), forget, is_sure=yes)
     from kbeval.metrics.names import short_name
     from kbeval.render.scores import FIRST_HEADLINES
     from kbeval.render.table import Column
@@ -35,9 +40,12 @@ def runs_command(form: str, **_: Any) -> int:  # noqa: ANN401
     database, suite = settings.db(), settings.get("suite")
     stored = stored_runs(database)
     runs = of_suite(stored, suite, database)
+    if form == "table":
+        _note_unfinished(database, suite)
     if not runs and form == "table":
         common.note(f"{database} holds no runs yet")
         return 0
+    repeats = any(config_of(run).get("repetition_of") for run in runs)
     systems = [imported_from(config_of(run)) for run in runs]
     numbers = [
         name
@@ -53,10 +61,11 @@ def runs_command(form: str, **_: Any) -> int:  # noqa: ANN401
         Column("chunker_version", "chunker", 20),
         Column("model", width=24),
         Column("rows", right=True),
+        *([Column("repetition_of", "repeats", 36)] if repeats else []),
         Column("matching", "match"),
         *(Column(name, short_name(name), right=True) for name in numbers),
     ]
-    common.print_table(columns, [_row(run, numbers) for run in runs], form)
+    common.print_table(columns, [_row(run, numbers, repeats=repeats) for run in runs], form)
     for fault in run_faults(stored, runs):
         common.warn(f"{fault}: it cannot be scored or compared")
     if form == "table" and not all(run.aggregate() for run in runs):
@@ -64,7 +73,47 @@ def runs_command(form: str, **_: Any) -> int:  # noqa: ANN401
     return 0
 
 
-def _row(run: Run, numbers: Sequence[str]) -> list[Cell]:
+def _note_unfinished(database: str, suite: str | None) -> None:
+    """Runs that are not complete; nothing else shows them."""
+    from pathlib import Path
+
+    from kbeval.live.journal import unfinished_runs
+    from kbeval.util.text import counted
+
+    for run in unfinished_runs(Path(database)):
+        if suite in (None, run.suite):
+            failed = f", {run.failed:,} failed" if run.failed else ""
+            common.note(
+                f"unfinished: {run.run_id} ({run.suite}, started {run.started_at[:19]}Z):"
+                f" {run.answered:,} of {counted(run.total, 'query', 'queries')} answered{failed};"
+                f" continue with 'kbeval run --resume {run.run_id}'"
+            )
+
+
+def _forget(database: str, name: str, *, is_sure: bool) -> int:
+    from pathlib import Path
+
+    from kbeval.errors import UsageError
+    from kbeval.live.journal import Journal, find_unfinished, only_one, unfinished_runs
+    from kbeval.util.text import counted, shown
+
+    path = Path(database)
+    run = find_unfinished(unfinished_runs(path), name, path)
+    if not is_sure:
+        answers = counted(run.answered, "answer")
+        if not sys.stdin.isatty():
+            msg = f"run {run.run_id!r} is not deleted: add --yes to delete it with its {answers}"
+            raise UsageError(msg)
+        if not click.confirm(f"Delete unfinished run {shown(run.run_id)} with its {answers}?", err=True):
+            common.note("nothing was deleted")
+            return 0
+    with only_one(path, run.run_id), Journal(path) as journal:
+        journal.forget(run.run_id)
+    common.note(f"deleted unfinished run {run.run_id}")
+    return 0
+
+
+def _row(run: Run, numbers: Sequence[str], *, repeats: bool) -> list[Cell]:
     from kbeval.scoring.provenance import matched_by
     from kbeval.storage.run_config import config_of
     from kbeval.util.hiding import without_secrets
@@ -84,6 +133,7 @@ def _row(run: Run, numbers: Sequence[str]) -> list[Cell]:
         _text(config.get("chunker_version")),
         _text(model),
         run.rows,
+        *([_text(config.get("repetition_of"))] if repeats else []),
         matched_by(aggregate.provenance) if aggregate else None,
         *(aggregate.value(name) if aggregate else None for name in numbers),
     ]

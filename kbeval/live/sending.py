@@ -247,6 +247,36 @@ class Sender:
             response=final.response,
         )
 
+    async def probe(self, request: Request) -> str | None:
+        """Send a request once, outside the limit; what is wrong with the response, or None."""
+        _, failure = await self._exchange(request)
+        return None if failure is None else failure.message
+
+    async def reach(self, url: str) -> str | None:
+        """Connect to the server of an address without sending anything; why that is impossible, or None."""
+        import httpx2
+
+        place = httpx2.URL(url)
+        if place.host in ("", None) or self._is_proxied(place):
+            return None
+        port = place.port or (443 if place.scheme == "https" else 80)
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                _, writer = await asyncio.open_connection(place.host, port)
+            writer.close()
+        except TimeoutError:
+            return f"no connection to {place.host}:{port} within {_CONNECT_SECONDS:g} s"
+        except OSError as error:
+            return self._clean(f"no connection to {place.host}:{port}: {error.strerror or error}")
+        return None
+
+    @staticmethod
+    def _is_proxied(place: httpx2.URL) -> bool:
+        """Does the environment name a proxy for it? Then it may not be reachable directly."""
+        import urllib.request
+
+        return place.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(place.host)
+
     @staticmethod
     def _raise_if_retried(attempt: Attempt[Any]) -> None:
         if attempt.failure is None:

@@ -11,7 +11,7 @@ from kbeval.scoring.depths import stored_depths
 from kbeval.scoring.doubts import find_doubts
 from kbeval.scoring.matching_warnings import matching_warnings
 from kbeval.scoring.row_checks import row_warnings
-from kbeval.storage.run_config import config_of, imported_from
+from kbeval.storage.run_config import config_of, imported_from, stored_warnings
 from kbeval.util.text import counted, cut
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
         yield f"citation_coverage has no value: the database has no table {table!r}, or it is empty"
     yield from matching_warnings(scoring, scored)
     yield from row_warnings(scoring)
+    for run in scoring.runs:
+        for text in stored_warnings(config_of(run)):
+            yield f"run {run.run_id}: {text}"
     for _, run_id, text in find_doubts(scoring):
         yield f"run {run_id}: {text}"
     if not scoring.together:

@@ -264,6 +264,13 @@ def imported_from(config: Mapping[str, Any]) -> str | None:
     return system if isinstance(system, str) else None
 
 
+def stored_warnings(config: Mapping[str, Any]) -> list[str]:
+    """What `kbeval run` found suspicious when it made the run."""
+    about = config.get("kbeval")
+    found = about.get("warnings") if isinstance(about, dict) else None
+    return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
+
+
 def own_k(config: Mapping[str, Any]) -> int | None:
     """The k that an imported run was made with; its metrics are also computed at this k."""
     k = config.get("k")

@@ -1,0 +1,287 @@
+"""Targets that are programs: a Python function, or a command that reads and writes JSON lines."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import inspect
+import json
+import shlex
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from kbeval.errors import UsageError
+from kbeval.live.asking import Asking, Query, Row
+from kbeval.live.rows import row_from_program
+from kbeval.live.sending import INVALID, TARGET, TIMEOUT, Attempt, Failure, InvalidResponseError, OnAttempt, Outcome
+from kbeval.util.strict_json import fault_of, parse
+from kbeval.util.text import cut
+
+# A line that a program writes.
+_LONGEST_LINE = 20_000_000
+_END_SECONDS = 2.0
+_MESSAGE = 300
+# What a function may take in addition to the query and its golden entry.
+_EXTRA = ("k", "mode", "retrieval_only")
+
+
+class ProgramError(Exception):
+    """The program failed; the message says how."""
+
+
+async def attempt_once(
+    query: Query, asking: Asking, answer: Callable[[], Awaitable[Any]], on_attempt: OnAttempt[Row]
+) -> Outcome[Row]:
+    """One attempt, without retries: a program that fails would fail again."""
+    limit = asking.crew.limit
+    async with limit.turn() as turn:
+        with asking.crew.engaged():
+            at, started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"), time.monotonic()
+            row: Row | None = None
+            failure: Failure | None = None
+            try:
+                row = row_from_program(query, await answer())
+                json.dumps(row, allow_nan=False, ensure_ascii=False).encode()
+                if said := row.get("error"):
+                    failure = Failure(TARGET, said if isinstance(said, str) else json.dumps(said))
+            except TimeoutError as error:
+                failure = Failure(TIMEOUT, str(error) or "no answer in time")
+            except (InvalidResponseError, TypeError, ValueError) as error:
+                row, failure = None, Failure(INVALID, str(error))
+            except ProgramError as error:
+                failure = Failure(TARGET, str(error))
+            elapsed = round((time.monotonic() - started) * 1000, 3)
+            if failure is None:
+                limit.succeeded(turn)
+            else:
+                limit.troubled()
+                failure = Failure(failure.kind, cut(asking.environment.secrets.hide(failure.message), _MESSAGE))
+            await on_attempt(Attempt(1, at, elapsed, None, row, failure))
+    return Outcome(None if failure else row, failure, 1, None if failure else elapsed, elapsed)
+
+
+class PythonTarget:
+    """A Python function, `module:function`, sync or async."""
+
+    def __init__(self, name: str, where: str, folder: Path | None, timeout: float, asking: Asking) -> None:
+        self._name = name
+        self._timeout = timeout
+        self._asking = asking
+        self._function = _import(name, where, folder)
+        self._extra = _accepted(self._function)
+        self._threads = ThreadPoolExecutor(asking.crew.limit.ceiling, thread_name_prefix="kbeval-target")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _arguments(self, query: Query) -> dict[str, Any]:
+        return {name: query.values[name] for name in self._extra}
+
+    def request_text(self, query: Query) -> str:
+        more = "".join(f", {name}={value!r}" for name, value in self._arguments(query).items())
+        text = f"{self._name}({query.text!r}, {json.dumps(dict(query.entry), ensure_ascii=False)}{more})"
+        return self._asking.environment.secrets.hide(text)
+
+    async def ask(self, query: Query, on_attempt: OnAttempt[Row]) -> Outcome[Row]:
+        return await attempt_once(query, self._asking, lambda: self._call(query), on_attempt)
+
+    async def _call(self, query: Query) -> Any:  # noqa: ANN401  (what the function returned)
+        arguments = self._arguments(query)
+
+        def call() -> Any:  # noqa: ANN401
+            return self._function(query.text, dict(query.entry), **arguments)
+
+        try:
+            async with asyncio.timeout(self._timeout):
+                if inspect.iscoroutinefunction(self._function):
+                    return await call()
+                found = await asyncio.get_running_loop().run_in_executor(self._threads, call)
+                return await found if inspect.isawaitable(found) else found
+        except TimeoutError as error:
+            msg = str(error) or f"no answer within {self._timeout:g} s"
+            raise TimeoutError(msg) from error
+        except Exception as error:
+            msg = f"{type(error).__name__}: {error}"
+            raise ProgramError(msg) from error
+
+    async def check_health(self) -> str | None:
+        """It was imported."""
+        return None
+
+
+def _import(name: str, where: str, folder: Path | None) -> Callable[..., Any]:
+    module, colon, attribute = name.partition(":")
+    if not colon or not module or not attribute:
+        msg = f"{where}.function must be written as module:function, e.g. my_search:answer"
+        raise UsageError(msg)
+    for place in (str(folder) if folder else "", str(Path.cwd())):
+        if place and place not in sys.path:
+            sys.path.insert(0, place)
+    try:
+        found: Any = importlib.import_module(module)
+        for step in attribute.split("."):
+            found = getattr(found, step)
+    except (Exception, SystemExit) as error:
+        msg = f"{where}.function: {name} cannot be imported: {type(error).__name__}: {error}"
+        raise UsageError(msg) from error
+    if not callable(found):
+        msg = f"{where}.function: {name} is not a function"
+        raise UsageError(msg)
+    return found  # type: ignore[no-any-return]  # checked by callable()
+
+
+def _accepted(function: Callable[..., Any]) -> list[str]:
+    try:
+        known = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        return []
+    takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in known.values())
+    return [name for name in _EXTRA if takes_all or name in known]
+
+
+class CommandTarget:
+    """A program that reads one JSON object per line and writes one per line; one process per request in flight."""
+
+    def __init__(self, command: Any, where: str, folder: Path | None, timeout: float, asking: Asking) -> None:  # noqa: ANN401  (what TOML holds)
+        words = shlex.split(command) if isinstance(command, str) else command
+        if not isinstance(words, list) or not words or not all(isinstance(word, str) for word in words):
+            msg = f"{where}.command must be a string or a list of strings"
+            raise UsageError(msg)
+        self._shown = words
+        self._words = [asking.environment.expand(word, f"{where}.command") for word in words]
+        self._folder = folder
+        self._timeout = timeout
+        self._asking = asking
+        self._idle: list[asyncio.subprocess.Process] = []
+        self._all: set[asyncio.subprocess.Process] = set()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in list(self._all):
+            await self._end(process)
+
+    def request_text(self, query: Query) -> str:
+        text = f"$ {shlex.join(self._shown)}\n{self._line(query)}"
+        return self._asking.environment.secrets.hide(text)
+
+    @staticmethod
+    def _line(query: Query) -> str:
+        request = {
+            "query_id": query.id,
+            "query": query.text,
+            "k": query.k,
+            "mode": query.mode,
+            "retrieval_only": query.retrieval_only,
+            "entry": dict(query.entry),
+        }
+        return json.dumps(request, ensure_ascii=False)
+
+    async def ask(self, query: Query, on_attempt: OnAttempt[Row]) -> Outcome[Row]:
+        return await attempt_once(query, self._asking, lambda: self._exchange(query), on_attempt)
+
+    async def _exchange(self, query: Query) -> Mapping[str, Any]:
+        process = self._idle.pop() if self._idle else await self._start()
+        is_usable = False
+        try:
+            async with asyncio.timeout(self._timeout):
+                line = await self._one_line(process, self._line(query))
+            is_usable = True
+        except TimeoutError as error:
+            msg = f"no answer within {self._timeout:g} s"
+            raise TimeoutError(msg) from error
+        finally:
+            if is_usable:
+                self._idle.append(process)
+            else:
+                # An answer that comes late must not be taken for that of the next query.
+                await asyncio.shield(self._end(process))
+        return self._parsed(line, query)
+
+    async def _one_line(self, process: asyncio.subprocess.Process, request: str) -> bytes:
+        stdin, stdout = process.stdin, process.stdout
+        if stdin is None or stdout is None:
+            msg = "the program has no standard input or output"
+            raise ProgramError(msg)
+        try:
+            stdin.write(request.encode("utf-8", "replace") + b"\n")
+            await stdin.drain()
+            line = await stdout.readline()
+        except (ConnectionError, ValueError) as error:
+            msg = f"the program cannot be talked to: {error}"
+            raise ProgramError(msg) from error
+        if not line.endswith(b"\n"):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(process.wait(), _END_SECONDS)
+            msg = f"the program ended with exit code {process.returncode} instead of answering"
+            raise ProgramError(msg)
+        return line
+
+    @staticmethod
+    def _parsed(line: bytes, query: Query) -> Mapping[str, Any]:
+        try:
+            found = parse(line.decode())
+        except ValueError as error:
+            fault = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else fault_of(error)
+            msg = f"the line that the program wrote {fault}: {cut(line.decode('utf-8', 'replace').strip(), 80)!r}"
+            raise InvalidResponseError(msg) from error
+        if isinstance(found, dict) and found.get("query_id", query.id) != query.id:
+            msg = f"the program answered query {cut(str(found['query_id']), 40)!r} instead of {query.id!r}"
+            raise InvalidResponseError(msg)
+        return found  # type: ignore[no-any-return]  # row_from_program checks it
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._words,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                cwd=self._folder,
+                limit=_LONGEST_LINE,
+                # Ctrl-C is for kbeval, which lets the program finish.
+                start_new_session=True,
+            )
+        except OSError as error:
+            msg = f"{self._shown[0]} cannot be started: {error.strerror}"
+            raise ProgramError(msg) from error
+        self._all.add(process)
+        return process
+
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
+        self._all.discard(process)
+        if process in self._idle:
+            self._idle.remove(process)
+        if process.stdin is not None:
+            process.stdin.close()
+        try:
+            await asyncio.wait_for(process.wait(), _END_SECONDS if process.returncode is None else None)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def check_health(self) -> str | None:
+        """The program can be started, and does not end at once."""
+        if self._idle:
+            return None
+        try:
+            process = await self._start()
+        except ProgramError as error:
+            return self._asking.environment.secrets.hide(str(error))
+        self._idle.append(process)
+        return None

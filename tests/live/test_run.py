@@ -1,0 +1,375 @@
+"""`kbeval run` against a real server: what is sent, what is stored, and what happens when things go wrong."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from tests.live.conftest import Place
+from tests.support.live_server import LiveServer
+
+
+def test_a_run_holds_what_the_expressions_found(place: Place, server: LiveServer) -> None:
+    place.http(server.url)
+    code, out, err = place.run("run", "--run-id", "r1", "--k", "3", "--suite", "nightly", "--description", "first try")
+    assert (code, out) == (0, "r1\n")
+    assert "stored run r1: 5 queries, 0 errors" in err
+    rows = place.results("r1")
+    assert sorted(rows) == [f"q00{n}" for n in range(1, 6)]
+    row = rows["q002"]
+    assert row["query"] == "Question 2?"
+    assert row["answer"]["answer"] == "The answer to: Question 2?"
+    assert [hit["rank"] for hit in row["hits_top_k"]] == [1, 2, 3]
+    assert row["attempts"] == 1
+    assert 0 < row["elapsed_ms"] <= row["total_ms"]
+    snapshot = place.snapshot("r1")
+    assert snapshot["eval_k"] == 3
+    assert snapshot["description"] == "first try"
+    assert snapshot["target"]["url"] == f"{server.url}/search"
+    assert snapshot["versions"]["dataset"]["hash"] == snapshot["golden_hash"]
+    assert set(snapshot["versions"]) == {"dataset", "index", "retriever", "answerer"}
+    assert snapshot["config_hash"].startswith("sha256:")
+    assert place.rows("SELECT COUNT(*), COUNT(result_json) FROM kbeval_attempts") == [(5, 0)]
+    assert place.rows("SELECT COUNT(*) FROM kbeval_unfinished_runs") == [(0,)]
+    code, out, _ = place.run("score", "r1", "--format", "json")
+    assert code == 0
+
+
+def test_texts_are_cut_unless_asked_for(place: Place, server: LiveServer) -> None:
+    place.http(server.url)
+    place.run("run", "--run-id", "cut", "--limit", "1")
+    place.run("run", "--run-id", "whole", "--limit", "1", "--store-full-text")
+    cut, whole = (place.results(name)["q001"]["hits_top_k"][0] for name in ("cut", "whole"))
+    assert len(whole["text"]) > 300
+    assert cut["text"] == whole["text"][:200] + "..."
+    assert cut["text_sha256"] == hashlib.sha256(whole["text"].encode()).hexdigest()
+    assert whole["text"][250:] not in place.db.read_bytes().decode("utf-8", "replace").replace(whole["text"], "")
+
+
+def test_a_placeholder_keeps_its_type_and_reaches_any_golden_field(place: Place, server: LiveServer) -> None:
+    place.golden(1, tags=["a", "b"], lang="en")
+    place.config(
+        f"""
+[target]
+type = "http"
+url = "{server.url}/search?q={{{{ query }}}}"
+headers = {{ X-Lang = "lang-{{{{ lang }}}}" }}
+[target.body]
+question = "{{{{ query }}}}"
+k = "{{{{ k }}}}"
+tags = "{{{{ tags }}}}"
+note = "top {{{{ k }}}}"
+none = "{{{{ folders? }}}}"
+[target.response]
+hits = "results[*].id"
+"""
+    )
+    assert place.run("run", "--k", "4")[0] == 0
+    sent = server.log()[-1]
+    assert sent["body"] == {"question": "Question 1?", "k": 4, "tags": ["a", "b"], "note": "top 4"}
+    assert sent["path"] == "/search?q=Question%201%3F"
+    assert sent["headers"]["x-lang"] == "lang-en"
+
+
+def test_a_missing_placeholder_is_found_before_anything_is_sent(place: Place, server: LiveServer) -> None:
+    place.http(server.url, 'headers = { X-Lang = "{{ lang }}" }')
+    before = server.counts()["requests"]
+    code, _, err = place.run("run")
+    assert code == 2
+    assert "q001" in err
+    assert "{{ lang }}" in err
+    assert server.counts()["requests"] == before
+
+
+def test_a_dry_run_shows_the_request_and_sends_nothing(place: Place, server: LiveServer) -> None:
+    place.http(server.url, 'headers = { Authorization = "Bearer ${SEARCH_TOKEN}" }')
+    before = server.counts()["requests"]
+    code, out, _ = place.run("run", "--dry-run", SEARCH_TOKEN="tok-5f2e9a1b")
+    assert code == 0
+    assert out.startswith(f"POST {server.url}/search\n")
+    assert '"question": "Question 1?"' in out
+    assert "tok-5f2e9a1b" not in out
+    assert server.counts()["requests"] == before
+    assert not place.db.exists()
+    code, _, err = place.run("run", "--dry-run")
+    assert code == 2
+    assert "SEARCH_TOKEN is not set" in err
+
+
+def test_verbose_shows_request_response_and_row(place: Place, server: LiveServer) -> None:
+    place.http(server.url)
+    code, _, err = place.run("run", "--limit", "1", "--verbose")
+    assert code == 0
+    for part in (f"POST {server.url}/search", '"took_ms": 7', '"hits_top_k": ['):
+        assert part in err
+
+
+@pytest.mark.parametrize(
+    ("hits", "answer", "says"),
+    [
+        (
+            "items[*].id",
+            "answer",
+            "target.response.hits (items[*].id) found nothing; the response is an object with results",
+        ),
+        ("answer", "answer", "found the text 'The answer to: Question 1?' instead of a list of objects"),
+        ("results[*].id", "took_ms", "target.response.answer (took_ms) found the number 7 instead of text"),
+    ],
+)
+def test_a_wrong_expression_says_what_it_found_instead(
+    place: Place, server: LiveServer, hits: str, answer: str, says: str
+) -> None:
+    place.http(server.url)
+    text = (place.folder / "kbeval.toml").read_text()
+    head = text[: text.index("[target.response]")]
+    (place.folder / "kbeval.toml").write_text(f'{head}[target.response]\nhits = "{hits}"\nanswer = "{answer}"\n')
+    code, _, err = place.run("run", "--limit", "1")
+    assert code == 2
+    assert says in err
+    # Nothing was answered, so nothing is left behind.
+    assert place.rows("SELECT COUNT(*) FROM kbeval_unfinished_runs") == [(0,)]
+
+
+def test_an_expression_that_cannot_be_parsed_is_named(place: Place, server: LiveServer) -> None:
+    place.http(server.url)
+    text = (place.folder / "kbeval.toml").read_text().replace('answer = "answer"', 'answer = "answer["')
+    (place.folder / "kbeval.toml").write_text(text)
+    code, _, err = place.run("run", "--dry-run")
+    assert code == 2
+    assert "target.response.answer is not a JMESPath expression" in err
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("400", {"kind": "http", "status": 400}),
+        ("bare", {"kind": "http", "status": 500}),
+        ("half", {"kind": "invalid_response", "status": 200}),
+        ("error200", {"kind": "invalid_response", "status": 200}),
+        ("wrong_types", {"kind": "invalid_response", "status": 200}),
+    ],
+)
+def test_a_query_that_fails_is_stored_with_its_error(
+    place: Place, server: LiveServer, kind: str, expected: dict[str, object]
+) -> None:
+    place.http(server.url)
+    server.set(faults=[{"kind": kind, "queries": ["Question 3?"]}])
+    code, _, err = place.run("run", "--run-id", "r", "--max-errors", "1")
+    assert code == 0
+    assert "1 error" in err
+    rows = place.results("r")
+    error = rows["q003"]["error"]
+    assert {"kind": error["kind"], "status": error["status"]} == expected
+    if kind == "error200":
+        assert "index not ready" in error["message"]
+    assert "elapsed_ms" not in rows["q003"]
+    assert all("error" not in row for query, row in rows.items() if query != "q003")
+    assert place.run("score", "r")[0] == 0
+    ((aggregate,),) = place.rows("SELECT aggregate_json FROM eval_runs")
+    numbers = json.loads(aggregate)
+    assert numbers["failed_queries"] == 1
+    assert numbers["error_rate"] == 0.2
+
+
+def test_a_timeout_counts_as_one(place: Place, server: LiveServer) -> None:
+    place.http(server.url)
+    server.set(faults=[{"kind": "slow", "queries": ["Question 3?"]}])
+    code, _, _ = place.run("run", "--run-id", "r", "--max-errors", "1", "--timeout", "0.5")
+    assert code == 0
+    place.run("score", "r")
+    ((aggregate,),) = place.rows("SELECT aggregate_json FROM eval_runs")
+    assert json.loads(aggregate)["timeout_rate"] == 0.2
+
+
+def test_a_failed_attempt_is_a_row_of_its_own(place: Place, server: LiveServer) -> None:
+    place.http(server.url)
+    server.set(faults=[{"kind": "503", "queries": ["Question 2?"], "first": 1}])
+    assert place.run("run", "--run-id", "r")[0] == 0
+    found = place.rows("SELECT attempt, status, error_kind FROM kbeval_attempts WHERE query_id = 'q002' ORDER BY 1")
+    assert found == [(1, 503, "http"), (2, 200, None)]
+    row = place.results("r")["q002"]
+    assert row["attempts"] == 2
+    assert row["elapsed_ms"] < row["total_ms"]
+
+
+def test_too_many_errors_stop_the_run_and_it_can_be_resumed(place: Place, server: LiveServer) -> None:
+    place.golden(40)
+    place.http(server.url)
+    server.set(faults=[{"kind": "500", "queries": [f"Question {n}?" for n in range(11, 41)]}])
+    code, out, err = place.run("run", "--run-id", "r", "--concurrency", "1")
+    assert (code, out) == (2, "")
+    assert "more than --max-errors 20% allows" in err
+    assert "kbeval run --resume r" in err
+    assert place.rows("SELECT COUNT(*) FROM eval_runs") == [(0,)]
+    _, out, err = place.run("runs")
+    assert "unfinished: r (live" in err
+    assert "10 of 40 queries answered" in err
+    code, _, err = place.run("score", "--all")
+    server.set(faults=[])
+    before = server.counts()["requests"]
+    assert place.run("run", "--resume", "r")[0] == 0
+    assert server.counts()["requests"] - before == 30
+    rows = place.results("r")
+    assert len(rows) == 40
+    assert not any("error" in row for row in rows.values())
+    assert place.run("runs")[2].count("unfinished") == 0
+
+
+def test_a_resume_refuses_another_golden_file_or_target(place: Place, server: LiveServer) -> None:
+    place.golden(30)
+    place.http(server.url)
+    server.set(faults=[{"kind": "500", "queries": [f"Question {n}?" for n in range(3, 31)]}])
+    assert place.run("run", "--run-id", "r", "--concurrency", "1")[0] == 2
+    before = server.counts()["requests"]
+    place.golden(30, lang="en")
+    code, _, err = place.run("run", "--resume", "r")
+    assert code == 2
+    assert "golden file" in err
+    assert "has changed" in err
+    place.golden(30)
+    place.http(server.url, "method = 'PUT'")
+    code, _, err = place.run("run", "--resume", "r")
+    assert code == 2
+    assert "the target" in err
+    assert "has changed" in err
+    place.http(server.url)
+    code, _, err = place.run("run", "--resume", "r", "--k", "3")
+    assert code == 2
+    assert "--k cannot be combined with --resume" in err
+    assert server.counts()["requests"] == before
+
+
+def test_forget_deletes_an_unfinished_run(place: Place, server: LiveServer) -> None:
+    place.golden(30)
+    place.http(server.url)
+    server.set(faults=[{"kind": "500", "queries": [f"Question {n}?" for n in range(3, 31)]}])
+    assert place.run("run", "--run-id", "r", "--concurrency", "1")[0] == 2
+    code, _, err = place.run("runs", "--forget", "r")
+    assert code == 2
+    assert "--yes" in err
+    assert place.rows("SELECT COUNT(*) FROM kbeval_unfinished_runs") == [(1,)]
+    assert place.run("runs", "--forget", "r", "--yes")[0] == 0
+    assert place.rows("SELECT COUNT(*) FROM kbeval_unfinished_runs") == [(0,)]
+    assert place.rows("SELECT COUNT(*) FROM kbeval_attempts") == [(0,)]
+    code, _, err = place.run("runs", "--forget", "r", "--yes")
+    assert code == 2
+    assert "no unfinished runs" in err
+
+
+def test_ctrl_c_stops_sending_and_says_how_to_resume(place: Place, server: LiveServer) -> None:
+    place.golden(200)
+    place.http(server.url)
+    server.set(delay=0.2)
+    before = server.counts()["requests"]
+    process = place.start("run", "--run-id", "r", "--concurrency", "4")
+    while server.counts()["requests"] < before + 12:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130, err
+    assert "interrupted" in err
+    assert "continue with 'kbeval run --resume r'" in err
+    sent = server.counts()["requests"] - before
+    # What was in flight was waited for and is stored.
+    assert place.rows("SELECT COUNT(*) FROM kbeval_attempts WHERE error_kind IS NULL") == [(sent,)]
+    assert place.rows("SELECT COUNT(*) FROM eval_runs") == [(0,)]
+    server.set(delay=0)
+    assert place.run("run", "--resume", "r")[0] == 0
+    assert server.counts()["requests"] - before == 200
+    assert len(place.results("r")) == 200
+
+
+def test_repetitions_know_each_other(place: Place, server: LiveServer) -> None:
+    place.http(server.url)
+    code, out, _ = place.run("run", "--run-id", "r", "--repeat", "3")
+    assert (code, out.split()) == (0, ["r", "r-r2", "r-r3"])
+    snapshots = [place.snapshot(name) for name in out.split()]
+    assert {snapshot["repetition_of"] for snapshot in snapshots} == {"r"}
+    assert [snapshot["repetition"] for snapshot in snapshots] == [1, 2, 3]
+    assert len({snapshot["config_hash"] for snapshot in snapshots}) == 1
+    _, out, _ = place.run("runs")
+    assert "repeats" in out.splitlines()[0]
+    assert place.run("score", "--all")[0] == 0
+
+
+def test_which_queries_are_asked(place: Place, server: LiveServer) -> None:
+    place.golden(20)
+    place.http(server.url)
+    for name, words in {
+        "limit": ["--limit", "2"],
+        "only": ["--only", "q007", "--only", "q003"],
+        "one": ["--sample", "5", "--seed", "1"],
+        "same": ["--sample", "5", "--seed", "1"],
+        "other": ["--sample", "5", "--seed", "2"],
+    }.items():
+        assert place.run("run", "--run-id", name, *words)[0] == 0
+    asked = {name: sorted(place.results(name)) for name in ("limit", "only", "one", "same", "other")}
+    assert asked["limit"] == ["q001", "q002"]
+    assert asked["only"] == ["q003", "q007"]
+    assert asked["one"] == asked["same"] != asked["other"]
+    assert len(asked["one"]) == 5
+    code, _, err = place.run("run", "--only", "q999")
+    assert code == 2
+    assert "no query 'q999'" in err
+
+
+def test_retrieval_only_stores_no_answers(place: Place, server: LiveServer) -> None:
+    place.http(server.url)
+    assert place.run("run", "--run-id", "r", "--retrieval-only")[0] == 0
+    assert all(row["answer"] is None and row["hits_top_k"] for row in place.results("r").values())
+
+
+def test_run_ids_are_unique(place: Place, server: LiveServer) -> None:
+    place.http(server.url)
+    assert place.run("run", "--run-id", "r", "--limit", "1")[0] == 0
+    code, _, err = place.run("run", "--run-id", "r", "--limit", "1")
+    assert code == 2
+    assert "exists already" in err
+    code, _, err = place.run("run", "--run-id", "latest")
+    assert code == 2
+
+
+def test_named_targets(place: Place, server: LiveServer) -> None:
+    place.config(
+        f"""
+[targets.staging]
+type = "http"
+url = "{server.url}/search"
+body = {{ query = "{{{{ query }}}}" }}
+response = {{ hits = "results[*].id" }}
+[targets.lexical]
+type = "bm25"
+"""
+    )
+    code, _, err = place.run("run")
+    assert code == 2
+    assert "staging, lexical" in err
+    assert place.run("run", "--target", "staging")[0] == 0
+    code, _, err = place.run("run", "--target", "stagin")
+    assert code == 2
+    assert "staging" in err
+    code, _, err = place.run("run", "--target", "lexical")
+    assert code == 2
+    assert "the table chunks" in err
+
+
+def test_a_run_that_is_being_made_cannot_be_resumed_at_the_same_time(place: Place, server: LiveServer) -> None:
+    place.golden(50)
+    place.http(server.url)
+    server.set(delay=0.3)
+    before = server.counts()["requests"]
+    process = place.start("run", "--run-id", "r", "--concurrency", "2")
+    try:
+        while server.counts()["requests"] < before + 3:
+            time.sleep(0.05)
+        code, _, err = place.run("run", "--resume", "r")
+        assert code == 2
+        assert "another process" in err
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
