@@ -24,7 +24,7 @@ from kbeval.util.text import shown
 # In the order in which a new user needs them.
 COMMANDS = {
     "demo": "kbeval.cli.demo",
-    "run": "kbeval.cli.run",
+    "run": "kbeval.cli.live_run",
     "score": "kbeval.cli.score",
     "compare": "kbeval.cli.compare",
     "runs": "kbeval.cli.runs",

@@ -34,6 +34,7 @@ class Secrets:
             return
         found = {
             value,
+            urllib.parse.unquote(value),
             urllib.parse.quote(value),
             urllib.parse.quote(value, safe=""),
             urllib.parse.quote_plus(value),

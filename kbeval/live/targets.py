@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +45,7 @@ KEYS: dict[str, dict[str, str]] = {
     BM25: {**_COMMON, "chunker_version": _TEXT},
 }
 _REQUIRED = {HTTP: ("url", "response"), ANCHORS: ("url",), PYTHON: ("function",), COMMAND: ("command",), BM25: ()}
+_WORDS = re.compile(r"[\s:]+")
 VERSIONS = ("index", "retriever", "answerer")
 # How many requests at once, if nothing is said: a program is started once per request in flight.
 _CEILINGS = {HTTP: 16, ANCHORS: 16, PYTHON: 8, COMMAND: 1, BM25: 1}
@@ -80,8 +82,8 @@ class TargetConfig:
         for secret in hider.met:
             value = json.loads(secret) if secret.startswith('"') else secret
             found.secrets.add(value)
-            # `Bearer abc`: the token alone is as secret.
-            for word in str(value).split():
+            # `Bearer abc`, `user:password`: the token and the password alone are as secret.
+            for word in _WORDS.split(str(value)):
                 if word.lower() not in ("bearer", "basic", "token", "apikey"):
                     found.secrets.add(word)
         return found

@@ -1,0 +1,148 @@
+"""How many requests are in flight, and how fast: against a real server that refuses, fails, or has room."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import time
+
+import pytest
+
+from kbeval.live.environment import Secrets
+from kbeval.live.limits import Limit
+from kbeval.live.progress import Progress
+from kbeval.live.sending import Policy, Response, Sender, json_request
+from kbeval.live.working import Crew, run_async
+from tests.support.live_server import LiveServer
+
+
+def ask_many(url: str, count: int, limit: Limit, policy: Policy | None = None) -> tuple[float, list[int]]:
+    """Seconds that it takes to ask so many questions; how many requests had been refused when each was answered."""
+    refusals: list[int] = []
+
+    async def main() -> float:
+        crew = Crew(limit)
+        async with Sender(crew, policy or Policy(), Secrets()) as sender:
+
+            async def job(number: int) -> None:
+                request = json_request("POST", f"{url}/search", {}, {"question": f"Q{number}", "k": 1})
+                outcome = await sender.send(request, read=Response.json)
+                assert outcome.failure is None or policy is not None, outcome.failure
+                refusals.append(limit.refusals)
+
+            started = time.monotonic()
+            await crew.run(range(count), job)
+            return time.monotonic() - started
+
+    return run_async(main()), refusals
+
+
+def new_limit(ceiling: int, rate: float | None = None) -> Limit:
+    return Limit(ceiling, rate)
+
+
+def test_it_starts_low_and_grows_to_the_ceiling() -> None:
+    with LiveServer(delay=0.05) as server:
+        limit = new_limit(24)
+        assert limit.concurrency == 4
+        ask_many(server.url, 200, limit)
+        assert limit.concurrency == 24
+        assert server.counts()["most_at_once"] <= 24
+
+
+def test_a_rate_is_kept() -> None:
+    with LiveServer() as server:
+        seconds, _ = ask_many(server.url, 21, new_limit(8, rate=20))
+        assert seconds >= 1.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("retry_after", ["1", None])
+def test_a_server_that_allows_five_per_second_is_soon_left_in_peace(retry_after: str | None) -> None:
+    with LiveServer(per_second=5, retry_after=retry_after) as server:
+        _, refusals = ask_many(server.url, 80, new_limit(16))
+        # The first burst, and what it takes to learn the rate; after that, no more than a handful.
+        assert refusals[-1] - refusals[20] <= 5
+        assert refusals[-1] <= 20
+        assert server.counts()["answered"] == 80
+
+
+def test_a_burst_of_refusals_shrinks_it_once() -> None:
+    async def main() -> None:
+        limit = new_limit(16)
+        turns = []
+        for _ in range(16):
+            async with limit.turn() as turn:
+                turns.append(turn)
+            limit.succeeded(turn)
+        assert limit.concurrency == 16
+        for turn in turns[-8:]:
+            limit.refused(turn, after=0.0)
+        assert limit.concurrency == 8
+        await asyncio.sleep(0.01)
+        async with limit.turn() as later:
+            pass
+        limit.refused(later, after=0.0)
+        assert limit.concurrency == 4
+
+    asyncio.run(main())
+
+
+def test_errors_of_the_server_stop_the_growth() -> None:
+    async def main() -> None:
+        limit = new_limit(16)
+
+        async def one() -> None:
+            async with limit.turn() as turn:
+                pass
+            limit.succeeded(turn)
+
+        await one()
+        before = limit.concurrency
+        limit.troubled()
+        for _ in range(before):
+            await one()
+        assert limit.concurrency == before
+        for _ in range(before + 1):
+            await one()
+        assert limit.concurrency == before + 1
+
+    asyncio.run(main())
+
+
+def test_progress_without_a_terminal_is_a_line_now_and_then() -> None:
+    stream = io.StringIO()
+
+    async def main() -> None:
+        progress = Progress("run r", 10, new_limit(4), done=2, stream=stream, every=0.05)
+        async with progress.shown():
+            progress.finished()
+            progress.finished(is_error=True)
+            progress.retried()
+            await asyncio.sleep(0.12)
+
+    asyncio.run(main())
+    lines = stream.getvalue().splitlines()
+    assert 1 <= len(lines) <= 3
+    assert lines[0].startswith("run r: 4 of 10, ")
+    for part in ("per second", "1 error", "1 retry", "concurrency 4", " left"):
+        assert part in lines[0]
+
+
+def test_progress_at_a_terminal_is_redrawn_and_removed() -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    stream = Terminal()
+
+    async def main() -> None:
+        progress = Progress("run r", 10, new_limit(4), stream=stream)
+        async with progress.shown():
+            progress.finished()
+            await asyncio.sleep(0.05)
+
+    asyncio.run(main())
+    assert "run r: 1 of 10" in stream.getvalue()
+    assert "\n" not in stream.getvalue()
+    assert stream.getvalue().endswith("\r\x1b[K")
