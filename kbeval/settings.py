@@ -44,6 +44,8 @@ KEYS: dict[str, type] = {
     "check": dict,
     "target": dict,
     "targets": dict,
+    "judge": dict,
+    "prices": dict,
 }
 _PATHS = ("db", "golden", "metrics_dir", "runs_dir")
 _NAMES = {str: "a string", int: "an integer", float: "a number", list: "a list", dict: "a table"}
@@ -102,6 +104,26 @@ def _check_findings(path: Path, table: Mapping[str, Any]) -> None:
             raise UsageError(msg)
 
 
+# The keys of [judge] and their types.
+JUDGE_KEYS: dict[str, type] = {"model": str, "base_url": str, "rubrics": list, "second_model": str}
+
+
+def _check_judge(path: Path, table: Mapping[str, Any]) -> None:
+    """`[judge]`: the judge and the rubrics that `kbeval judge` uses."""
+    from kbeval.util.text import did_you_mean
+
+    for key, value in table.items():
+        if key not in JUDGE_KEYS:
+            hint = did_you_mean(key, JUDGE_KEYS) or f"; known keys: {', '.join(JUDGE_KEYS)}"
+            msg = f"{path}: unknown key 'judge.{key}'{hint}"
+            raise UsageError(msg)
+        is_right = isinstance(value, JUDGE_KEYS[key])
+        if not is_right or (isinstance(value, list) and not all(isinstance(item, str) for item in value)):
+            wanted = "a list of strings" if JUDGE_KEYS[key] is list else "a string"
+            msg = f"{path}: judge.{key} must be {wanted}"
+            raise UsageError(msg)
+
+
 def _checked(path: Path, table: Mapping[str, Any]) -> Config:
     from kbeval.util.text import did_you_mean
 
@@ -147,3 +169,4 @@ def _check_values(path: Path, values: Mapping[str, Any]) -> None:
         msg = f"{path}: a path must not contain a NUL character"
         raise UsageError(msg)
     _check_findings(path, values.get("check", {}))
+    _check_judge(path, values.get("judge", {}))

@@ -29,6 +29,7 @@ from kbeval.scoring.scorer import open_scoring
 from kbeval.settings import KEYS
 from kbeval.storage.sqlite import OPTIONAL, REQUIRED
 from tests.support.command_reference import all_commands, with_reference
+from tests.support.judge_server import JudgeServer
 from tests.support.live_server import LiveServer
 from tests.support.pages import PAGES, ROOT, anchors, blocks_in, follow, links, section, without_blocks
 
@@ -115,6 +116,13 @@ BEFORE: dict[tuple[str, str], Callable[[Path], None]] = {
 }
 
 
+# Pages speak of servers of the reader's, at these addresses.
+SERVERS: dict[str, tuple[type[LiveServer], str]] = {
+    "judging": (JudgeServer, "http://localhost:11434"),
+    "targets": (LiveServer, "http://localhost:9000"),
+}
+
+
 # A night has many commands.
 LONG = ("nightly",)
 
@@ -123,12 +131,12 @@ LONG = ("nightly",)
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in DOCS]
 )
 def test_every_example_of_a_page_works(name: str, workspace_db: Path) -> None:
-    if name == "targets":
-        # The page speaks of a server of the reader's.
-        with LiveServer() as server:
-            _follow_page(name, DOCS[name].replace("http://localhost:9000", server.url), workspace_db)
-    else:
+    if name not in SERVERS:
         _follow_page(name, DOCS[name], workspace_db)
+        return
+    kind, address = SERVERS[name]
+    with kind() as server:
+        _follow_page(name, DOCS[name].replace(address, server.url), workspace_db)
 
 
 def _follow_page(name: str, page: str, workspace_db: Path) -> None:

@@ -29,6 +29,7 @@ COMMANDS = {
     "compare": "kbeval.cli.compare",
     "runs": "kbeval.cli.runs",
     "show": "kbeval.cli.show",
+    "judge": "kbeval.cli.judge",
     "sql": "kbeval.cli.sql",
     "metrics": "kbeval.cli.metrics",
     "explain": "kbeval.cli.metrics",

@@ -148,11 +148,11 @@ def metric_options(command: Command) -> Command:
 
 
 # How queries are scored: the same options, with the same meaning, wherever numbers are computed.
-HOW = ("match", "min_overlap", "overlap_of", "missing")
+HOW = ("match", "min_overlap", "overlap_of", "missing", "judge")
 
 
 def how_options(command: Command) -> Command:
-    """--match, --min-overlap, --overlap-of and --missing."""
+    """--match, --min-overlap, --overlap-of, --missing and --judge."""
     match = _option(
         "--match",
         type=click.Choice(MATCHES),
@@ -184,7 +184,13 @@ def how_options(command: Command) -> Command:
         help="golden queries without a row in the run: left out (skip, the default) or counted as zero"
         "  [KBEVAL_MISSING]",
     )
-    return match(least(of(missing(command))))
+    judge = _option(
+        "--judge",
+        metavar="NAME",
+        help="whose scores count if runs were judged more than once: a judging or a model  [default: the latest judging"
+        " that is complete]",
+    )
+    return match(least(of(missing(judge(command)))))
 
 
 def parse_ks(ctx: click.Context, param: click.Parameter, text: str | None) -> tuple[int, ...]:

@@ -131,9 +131,20 @@ def _tell_ledger(aggregate: AggregateMetrics) -> None:
     if ledger:
         counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in ledger.items())
         click.echo(shown(f"ledger: {counts}"))
-    provenance = aggregate.provenance
+    provenance = dict(aggregate.provenance)
+    _tell_judges(aggregate.ledger.get("judgements"), provenance.pop("judge", None))
     if provenance:
         click.echo(shown("provenance: " + ", ".join(f"{name} {value}" for name, value in provenance.items())))
+
+
+def _tell_judges(ledger: Any, judges: Any) -> None:  # noqa: ANN401  (as stored)
+    """For each rubric: who judged, and what became of the rows."""
+    for rubric, counts in (ledger if isinstance(ledger, dict) else {}).items():
+        judge = (judges if isinstance(judges, dict) else {}).get(rubric) or {}
+        names = ("judged", "unscored", "not_judged", "cached")
+        said = ", ".join(f"{counts.get(name, 0):,} {name.replace('_', ' ')}" for name in names)
+        by = f"{judge.get('model')}, judging {judge.get('judging')}, rubric {judge.get('rubric')}"
+        click.echo(shown(f"judge of {rubric}: {by}: {said}"))
 
 
 def _tell_abstention(found: Mapping[str, Any]) -> None:

@@ -13,12 +13,12 @@ from kbeval.compare.report import FALLBACK, CompareReport
 from kbeval.compare.run import CompareOptions, compare_runs
 from kbeval.errors import BadRowsError, UsageError
 from kbeval.golden import Golden
-from kbeval.metrics.catalogue import HIGHER, Metric, refuse_neither
+from kbeval.metrics.catalogue import HIGHER, JUDGE, Metric, refuse_neither
 from kbeval.metrics.model import AggregateMetrics, Number
 from kbeval.metrics.names import ABSTENTION_RATES, Name, Names, ks_named, once_meant
 from kbeval.scoring.aggregate import score_runs
 from kbeval.storage.runs import find_baseline, find_run
-from kbeval.storage.source import one_snapshot, stored_runs
+from kbeval.storage.source import one_snapshot, stored_rubrics, stored_runs
 from kbeval.util.limits import as_stored, as_written, limit_text, side, telling, telling_change
 from kbeval.util.text import counted, did_you_mean
 
@@ -181,7 +181,8 @@ def check_gates(
     """
     options = options or CompareOptions()
     scoring = replace(options.scoring, extra_ks=(*options.scoring.extra_ks, *ks_of(table)))
-    gates = make_gates(table, scoring.metrics())
+    metrics = scoring.metrics(_rubrics_named(table, db))
+    gates = make_gates(table, metrics)
     if not gates:
         msg = "there are no gates: give --min METRIC=VALUE, --max, …, or [gates] in kbeval.toml"
         raise UsageError(msg)
@@ -194,10 +195,10 @@ def check_gates(
             if needy := next((gate for gate in gates if gate.kind in _NEED_BASELINE), None):
                 msg = f"{needy} needs something to compare with: --baseline RUN"
                 raise UsageError(msg)
-            return _alone(gated.run_id, gates, db, golden, options)
+            return _alone(gated.run_id, (gates, metrics), db, golden, options)
         baseline = find_baseline(stored, table["baseline"], gated, str(db))
         report = compare_runs(baseline.run_id, gated.run_id, db=db, golden=golden, options=options)
-        results = [_judged(gate, report.aggregate_b, scoring.metrics(), report) for gate in gates]
+        results = [_judged(gate, report.aggregate_b, metrics, report) for gate in gates]
         warnings = list(report.warnings)
         if baseline.run_id == gated.run_id:
             warnings.insert(
@@ -208,9 +209,15 @@ def check_gates(
         return GateReport(report.run_b, report.run_a, results, warnings)
 
 
+def _rubrics_named(table: Mapping[str, Any], db: str | os.PathLike[str]) -> list[str]:
+    """The rubrics that runs were judged by, if a gate may be about one."""
+    kinds = ("min", "max", "max_drop", "min_scored")
+    return stored_rubrics(db) if any(name.startswith(JUDGE) for kind in kinds for name in table.get(kind, {})) else []
+
+
 def _alone(
     run: str,
-    gates: Sequence[Gate],
+    asked: tuple[Sequence[Gate], Sequence[Metric]],
     db: str | os.PathLike[str],
     golden: Golden | str | os.PathLike[str],
     options: CompareOptions,
@@ -219,7 +226,8 @@ def _alone(
     if scored.bad_rows and not options.skip_bad_rows:
         raise BadRowsError([str(row) for row in scored.bad_rows], "--skip-bad-rows counts them as failed queries:")
     ((run_id, aggregate),) = scored.aggregates.items()
-    results = [_judged(gate, aggregate, options.scoring.metrics(), None) for gate in gates]
+    gates, metrics = asked
+    results = [_judged(gate, aggregate, metrics, None) for gate in gates]
     return GateReport(run_id, None, results, [*scored.warnings, *scored.bad_row_warning()])
 
 

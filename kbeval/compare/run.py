@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kbeval.compare.judges import different_judges
 from kbeval.compare.overlap import SIDES, coarse_labels, pairs_under_other_rules
 from kbeval.compare.report import EXACT, FALLBACK, KINDS, CompareReport, Comparison, QueryComparison
 from kbeval.compare.stats import RESAMPLES, SEED, Pairs, assess, verdict
@@ -24,14 +25,13 @@ from kbeval.golden import Golden
 from kbeval.metrics.catalogue import NEITHER, Metric
 from kbeval.metrics.model import AggregateMetrics
 from kbeval.metrics.names import Names, ks_named, once_meant
-from kbeval.scoring.aggregate import Scored, aggregate_runs
+from kbeval.scoring.aggregate import Scored, aggregate_runs, judges_of
 from kbeval.scoring.depths import stored_depths
 from kbeval.scoring.matching_warnings import whose_chunks
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.scorer import Scoring, open_scoring
 from kbeval.storage.run_config import (
     Difference,
-    broken_invariants,
     changed_parts,
     config_diff,
     config_of,
@@ -150,10 +150,14 @@ class _Compare:
         for run in runs:
             if not is_readable(run):
                 self.warnings.append(f"the configuration of run {run.run_id} cannot be read: it counts as empty")
-        self._hold_invariants()
+        self.warnings += [
+            f"the runs were made for different golden files ({what}): both are computed afresh with the given one"
+            for what in different_labels(self.run_a, self.run_b)
+        ]
 
     def see_how(self, scoring: Scoring) -> None:
-        """Which chunkers the runs are of, and how they are matched: both the same way."""
+        """Which chunkers the runs are of, and how they are matched: both the same way; by which judges."""
+        self._hold_invariants(scoring)
         scoring.session.need("run_matching")
         found = {
             run_id: (version, matching, owner)
@@ -189,12 +193,8 @@ class _Compare:
         elif version_a is None or version_b is None:
             self.warnings.append(f"the chunker versions may differ: {named}; compared by spans, not by chunk ids")
 
-    def _hold_invariants(self) -> None:
-        self.warnings += [
-            f"the runs were made for different golden files ({what}): both are computed afresh with the given one"
-            for what in different_labels(self.run_a, self.run_b)
-        ]
-        broken = broken_invariants(self.run_a, self.run_b)
+    def _hold_invariants(self, scoring: Scoring) -> None:
+        broken = different_judges(self.run_a, self.run_b, judges_of(scoring))
         if not broken:
             return
         if self.options.ignore_invariants:

@@ -81,6 +81,13 @@ class Environment:
         self.secrets.add(value)
         return value
 
+    def get_if_set(self, name: str) -> str | None:
+        """The value of a variable that need not be set."""
+        value = self._variables.get(name)
+        if value:
+            self.secrets.add(value)
+        return value or None
+
     def expand(self, text: str, where: str) -> str:
         """The text with the values of all variables that it refers to."""
 

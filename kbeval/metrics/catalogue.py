@@ -26,7 +26,11 @@ GRAINS = {
     "per_hit": "one row per hit",
     "per_expected_hit": "one row per hit that some label expects",
     PER_QUERY: "one row per query",
+    "per_judgement": "one row per judgement of an answer",
 }
+JUDGE = "judge_"
+# Their scores have metric files of their own.
+SHIPPED_RUBRICS = ("groundedness", "correctness")
 _SUM = f"SUM(TRY_CAST({{}} AS {FIXED_POINT}))"
 # How the per-query values of a metric become the number of a run, as SQL aggregates.
 AGGREGATIONS = {
@@ -44,6 +48,8 @@ BETTER = HIGHER, LOWER, NEITHER = ("higher", "lower", "neither")
 RESERVED = frozenset(
     ("abstention", "ledger", "provenance", "slices", "run_id", "query_id", "result_no", "aggregate", "metric")
 )
+# The metrics judge_tokens and judge_cost_usd are not scores.
+_TAKEN_RUBRICS = ("tokens", "cost_usd")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _HEADER = re.compile(r"--\s*([a-z_][a-z0-9_]*)\s*:\s*(.*)")
 _FIELDS = ("grain", "where", "k", "if_empty", "agg", "better", "comparable", "system", "missing", "labels", "unit")
@@ -247,11 +253,36 @@ def shipped_metrics(only: Collection[str] = ()) -> list[Metric]:
     return metrics_in_folder(relations.sql_folder() / "metrics", "kbeval", only)
 
 
+def rubric_fault(name: str) -> str | None:
+    """Why a rubric must not have this name, which is also that of its metric; None if it may."""
+    if not _NAME.fullmatch(name):
+        return f"{name!r} is not the name of a rubric; use lower-case letters, digits and _"
+    return f"{name!r} is taken by the metric {JUDGE}{name}; choose another name" if name in _TAKEN_RUBRICS else None
+
+
+def rubric_metrics(rubrics: Iterable[str]) -> list[Metric]:
+    """The metrics of own rubrics that runs were judged by."""
+    return [
+        Metric(
+            name=f"{JUDGE}{rubric}",
+            summary=f"what the judge gave for the own rubric {rubric}.",
+            expression=relations.compose("rubric_score", rubric=rubric),
+            grain="per_judgement",
+            where="in_run",
+        )
+        for rubric in sorted(set(rubrics))
+        if rubric not in SHIPPED_RUBRICS and rubric_fault(rubric) is None
+    ]
+
+
 def catalogue(
-    folders: Sequence[Path] = (), configured: Sequence[Metric] = (), extra_ks: Sequence[int] = ()
+    folders: Sequence[Path] = (),
+    configured: Sequence[Metric] = (),
+    extra_ks: Sequence[int] = (),
+    rubrics: Sequence[str] = (),
 ) -> list[Metric]:
     """The shipped and the user-defined metrics, sorted by name; names must be unique."""
-    metrics = shipped_metrics()
+    metrics = [*shipped_metrics(), *rubric_metrics(rubrics)]
     for own in (*configured, *(metric for folder in folders for metric in metrics_in_folder(folder))):
         if any(own.name == metric.name for metric in metrics):
             msg = f"{own.origin}: there is already a metric {own.name!r}; choose another name"

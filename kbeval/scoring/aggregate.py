@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kbeval.engine.relations import compose
-from kbeval.errors import BadRowsError
+from kbeval.errors import BadRowsError, UsageError
 from kbeval.golden import Golden
 from kbeval.metrics.catalogue import AGGREGATIONS, PERCENTILES, SCORED, Metric
 from kbeval.metrics.model import CONTRACT, AggregateMetrics, Number
@@ -17,7 +17,7 @@ from kbeval.metrics.names import Name
 from kbeval.scoring.ledger import exact_rates, run_abstention, run_ledgers
 from kbeval.scoring.matching_warnings import matching_notes
 from kbeval.scoring.options import ScoreOptions
-from kbeval.scoring.provenance import LabelVersions, of_places, of_run, provenance
+from kbeval.scoring.provenance import LabelVersions, judges, of_places, of_run, provenance
 from kbeval.scoring.run_warnings import Totals, run_warnings
 from kbeval.scoring.scorer import Scoring, open_scoring
 from kbeval.storage.kept import ChunkSpans, Kept, spans_to_keep
@@ -167,6 +167,7 @@ def aggregate_runs(scoring: Scoring) -> Scored:
     made_from = provenance(scoring.session, scoring.golden, scoring.options)
     labels = LabelVersions(scoring.session, scoring.golden, scoring.options, scoring.stored_versions)
     matchings = scoring.matching.of_runs()
+    judged = judges_of(scoring)
     places = of_places(scoring.session, scoring.options) if scoring.matching.places_matter else {}
     rows = scoring.source.settled_digests(scoring.session)
     totals = {run_id: found for run_id, _, found in run_totals(scoring)}
@@ -188,6 +189,7 @@ def aggregate_runs(scoring: Scoring) -> Scored:
             "matching": matching,
             **own_places,
             **labels.of_run(chunker_version(config_of(run))),
+            **({"judge": judged[run.run_id]} if run.run_id in judged else {}),
             **of_run(rows[run.run_id], run.config_json),
         }
         scored.aggregates[run.run_id] = aggregate
@@ -198,6 +200,16 @@ def aggregate_runs(scoring: Scoring) -> Scored:
     scored.warnings.extend(run_warnings(scoring, scored, totals))
     scored.notes.extend(matching_notes(scoring))
     return scored
+
+
+def judges_of(scoring: Scoring) -> dict[str, dict[str, Any]]:
+    """Who judged each run; refused if a judge is named that judged none of them."""
+    found = judges(scoring.session) if scoring.rubrics else {}
+    named = scoring.options.judge
+    if named and not any(run.run_id in found for run in scoring.runs):
+        msg = f"none of these runs was judged by {named!r}; 'kbeval sql \"SELECT * FROM judgings\"' lists judgings"
+        raise UsageError(msg)
+    return found
 
 
 def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, str, Totals]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from kbeval.golden import Golden, load_golden
 from kbeval.scoring.aggregate import Scored, score_runs
@@ -19,6 +20,7 @@ from kbeval.scoring.provenance import (
     NEW,
     LabelVersions,
     by_places,
+    judges,
     of_places,
     of_run,
     provenance,
@@ -91,16 +93,20 @@ def due_runs(
             return due
         due.golden = golden if isinstance(golden, Golden) else load_golden(golden)
         source.feed(session, [])
-        session.add_loaders({"golden_entries": due.golden.loader()})
+        session.add_loaders({"golden_entries": due.golden.loader(), "settings": options.load_settings})
         now = provenance(session, due.golden, options)
         labels = LabelVersions(session, due.golden, options, {chunker_version(config_of(run)) for run in found})
         if any(numbers is not None and by_places(numbers.provenance) for numbers in stored.values()):
             now |= of_places(session, options)
+        judged = judges(session)
         # Only where something is stored can anything have changed; their rows are looked at last, and all at once.
         scored = [run.run_id for run in due.runs if stored[run.run_id] is not None]
         rows = source.row_digests(session, scored)
         for run in due.runs:
-            own = of_run(rows.get(run.run_id, ""), run.config_json) | labels.of_run(chunker_version(config_of(run)))
+            own: dict[str, Any] = of_run(rows.get(run.run_id, ""), run.config_json) | labels.of_run(
+                chunker_version(config_of(run))
+            )
+            own |= {"judge": judged[run.run_id]} if run.run_id in judged else {}
             if why := reasons(stored[run.run_id], {**now, **own}):
                 due.reasons[run.run_id] = why
     return due

@@ -37,6 +37,11 @@ def run_ledgers(scoring: Scoring) -> dict[str, dict[str, Any]]:
         scoring.session.need("unverified_supports")
         for run_id, unverified in scoring.session.rows("SELECT run_id, n FROM unverified_supports"):
             ledgers[run_id]["unverified_supports"] = unverified
+    if scoring.rubrics:
+        scoring.session.need("judge_ledger")
+        for run_id, rubric, *counts in scoring.session.rows("SELECT * FROM judge_ledger ORDER BY run_id, rubric"):
+            names = ("judged", "unscored", "not_judged", "cached")
+            ledgers[run_id].setdefault("judgements", {})[rubric] = dict(zip(names, counts, strict=True))
     if scoring.matching.places_matter:
         scoring.session.need("matched_queries")
         for run_id, by_span, by_doc, by_nothing in scoring.session.rows("SELECT * FROM matched_queries"):

@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbeval.errors import UsageError
 from kbeval.metrics.catalogue import Metric, catalogue
 from kbeval.settings import MATCHES, MISSING, OVERLAPS_OF
 from kbeval.storage.options import ReadOptions
+from kbeval.util.numbers import OVERLAP_TOLERANCE
 from kbeval.util.text import did_you_mean
+
+if TYPE_CHECKING:
+    from kbeval.engine.session import Session
 
 SLICE_FIELDS = ("category", "difficulty", "lang", "tags", "group")
 
@@ -37,6 +41,10 @@ class ScoreOptions(ReadOptions):
     - `overlap_of`: what that share is of; 'auto': the smaller side if the label is a chunk, the expected text if it
       is a span.
 
+    Whose judgements count:
+
+    - `judge`: a judging or a model, if runs were judged more than once; '': the latest judging that is complete.
+
     Resources, as for everything that reads runs:
 
     - `cache`: cache parsed rows next to the database: 'auto' (only if it is large), 'on' or 'off'.
@@ -55,6 +63,7 @@ class ScoreOptions(ReadOptions):
     match: str = "auto"
     min_overlap: float = 0.5
     overlap_of: str = "auto"
+    judge: str = ""
 
     def __post_init__(self) -> None:
         ks: Any = self.extra_ks
@@ -73,6 +82,21 @@ class ScoreOptions(ReadOptions):
             msg = f"the least overlap is {self.min_overlap}; it must be above 0 and at most 1"
             raise UsageError(msg)
 
-    def metrics(self) -> list[Metric]:
-        """Every metric to compute."""
-        return catalogue(self.metric_folders, self.configured_metrics, self.extra_ks)
+    def metrics(self, rubrics: Sequence[str] = ()) -> list[Metric]:
+        """Every metric to compute. `rubrics`: those that runs were judged by; each own one is a metric."""
+        return catalogue(self.metric_folders, self.configured_metrics, self.extra_ks, rubrics)
+
+    def load_settings(self, session: Session, *, together: bool = False) -> None:
+        """Make `settings`, through which relations know how to score. `together`: as in `open_scoring`."""
+        session.execute(
+            "CREATE TABLE settings AS SELECT $1::BOOLEAN AS missing_as_zero, $2::VARCHAR AS match,"
+            " $3::DOUBLE AS least_overlap, $4::VARCHAR AS overlap_of, $5::BOOLEAN AS together, $6::VARCHAR AS judge",
+            [
+                self.missing == "zero",
+                self.match,
+                self.min_overlap - OVERLAP_TOLERANCE,
+                self.overlap_of,
+                together,
+                self.judge,
+            ],
+        )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 NEW, FORCED = "new", "scored again as asked"
 DATA, LABELS, DEFINITIONS = "rows changed", "labels changed", "definitions changed"
 MATCHING, CONFIGURATION = "matching changed", "configuration changed"
+JUDGEMENTS = "judgements changed"
 KNOWLEDGE_BASE, PLACES = "chunks or documents changed", "places of expected chunks changed"
 _REASONS = {
     "rows": DATA,
@@ -39,6 +40,7 @@ _REASONS = {
     "knowledge_base": KNOWLEDGE_BASE,
     "places": PLACES,
     "label_versions": PLACES,
+    "judge": JUDGEMENTS,
 }
 # What only numbers that were made by places depend on.
 _OF_PLACES = ("min_overlap", "overlap_of", "places")
@@ -54,6 +56,8 @@ def provenance(session: Session, golden: Golden, options: ScoreOptions) -> dict[
     }
     if options.missing != "skip":
         found["missing"] = options.missing
+    if options.judge:
+        found["judge_named"] = options.judge
     session.need("known_chunks", "documents")
     found["knowledge_base"] = _shortened(digest_of(session, "FROM known_chunks", "FROM documents"))
     return found
@@ -95,6 +99,24 @@ def of_run(rows: str, config_json: str) -> dict[str, str]:
     Without its secrets: no number depends on them, and a digest would let others test what they guess.
     """
     return {"rows": rows, "config": _short(kept_config(config_json))}
+
+
+def judges(session: Session) -> dict[str, dict[str, Any]]:
+    """For each run that was judged here: by which judging its scores were given, for each rubric."""
+    session.need("judgings")
+    found: dict[str, dict[str, Any]] = {}
+    for run_id, rubric, judging, provider, model, rubric_hash, parameters, unfinished in session.rows(
+        "SELECT run_id, rubric, judging_id, provider, model, rubric_hash, parameters,"
+        " CASE WHEN NOT is_complete THEN n_judged END FROM judgings WHERE is_chosen ORDER BY run_id, rubric"
+    ):
+        found.setdefault(run_id, {})[rubric] = {
+            "judging": judging,
+            "model": f"{provider}:{model}",
+            "rubric": rubric_hash,
+            "parameters": parameters,
+            **({} if unfinished is None else {"unfinished": unfinished}),
+        }
+    return found
 
 
 def by_places(provenance: Mapping[str, Any]) -> bool:

@@ -28,7 +28,6 @@ from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.variants import Situation, choices
 from kbeval.storage.run_config import chunker_version, config_of, imported_from, own_k
 from kbeval.storage.runs import KeyFault, Run, broken_runs, chosen_runs, key_faults
-from kbeval.util.numbers import OVERLAP_TOLERANCE
 
 if TYPE_CHECKING:
     import polars as pl
@@ -65,38 +64,31 @@ class Scoring:
         self.systems = {system for run in runs if (system := imported_from(config_of(run))) is not None}
         # A run's own k is computed for all and kept for that run: its numbers do not depend on its company.
         own_ks = {k for run in runs if (k := own_k(config_of(run))) is not None}
-        self.catalogue = options.metrics()
+        # Each own rubric that runs were judged by is a metric.
+        self.rubrics = source.rubrics()
+        self.catalogue = options.metrics(self.rubrics)
         self.asked_ks = {metric.name: metric.ks for metric in self.catalogue}
         self.metrics = [metric.with_ks(own_ks) for metric in self.catalogue if self._can_apply(metric)]
         self.columns: list[Name] = [column for metric in self.metrics for column in metric.columns]
         # Names of own metrics that aggregate the one row of a query, which is deprecated.
         self._aggregates_of_one_row: set[str] = set()
         self.session = session
-        session.add_loaders({"golden_entries": golden.loader(), "settings": self._load_settings})
+        session.add_loaders(
+            {
+                "golden_entries": golden.loader(),
+                "settings": lambda session: options.load_settings(session, together=together),
+            }
+        )
         session.add_loaders(run_tables.loaders(self.runs))
         self.stored_versions = {chunker_version(config_of(run)) for run in (runs if stored is None else stored)}
         self.matching = Matching(session, golden, options, self.stored_versions, together=together)
-        session.add_choices(choices(Situation(session, golden, self.systems, self.matching)))
+        session.add_choices(choices(Situation(session, golden, self.systems, self.matching, bool(self.rubrics))))
 
     def _can_apply(self, metric: Metric) -> bool:
         """Is there anything here that it could be about? What is not would be left out anyway, and takes time."""
         if metric.system is not None and metric.system not in self.systems:
             return False
         return metric.labels is None or self.golden.has(metric.labels)
-
-    def _load_settings(self, session: Session) -> None:
-        options = self.options
-        session.execute(
-            "CREATE TABLE settings AS SELECT $1::BOOLEAN AS missing_as_zero, $2::VARCHAR AS match,"
-            " $3::DOUBLE AS least_overlap, $4::VARCHAR AS overlap_of, $5::BOOLEAN AS together",
-            [
-                options.missing == "zero",
-                options.match,
-                options.min_overlap - OVERLAP_TOLERANCE,
-                options.overlap_of,
-                self.together,
-            ],
-        )
 
     # --- scores ---------------------------------------------------------------------------------
 

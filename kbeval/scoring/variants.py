@@ -23,10 +23,16 @@ class Situation(NamedTuple):
     # The systems that runs were imported from.
     systems: Collection[str]
     matching: Matching
+    # The database holds judgings.
+    is_judged: bool = False
 
     def has_no_anchors(self) -> bool:
         """No run is of the anchor-labelled system, and no label names a support."""
         return "anchors" not in self.systems and not self.golden.has("gold_supports")
+
+    def has_no_judgings(self) -> bool:
+        """No run was judged here."""
+        return not self.is_judged
 
     def has_no_traces(self) -> bool:
         """No run is of grounded question answering."""
@@ -83,6 +89,9 @@ RULES: tuple[tuple[str, str, Callable[[Situation], bool]], ...] = (
     ("support_hits", "none", Situation.has_no_anchors),
     ("support_matches", "none", Situation.has_no_anchors),
     ("claim_checks", "none", Situation.has_no_traces),
+    ("judgings", "none", Situation.has_no_judgings),
+    ("judgements", "none", Situation.has_no_judgings),
+    ("judge_checks", "none", Situation.has_no_judgings),
     ("chunk_matches", "ids", Situation.ids_decide),
     ("first_finds", "ids", Situation.ids_decide),
     ("place_counts", "ids", Situation.ids_decide),

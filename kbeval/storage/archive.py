@@ -14,6 +14,7 @@ from kbeval.engine.session import run_interruptible
 from kbeval.golden import Golden, load_golden, unpacked
 from kbeval.storage.archive_scores import Scores, read_scores
 from kbeval.storage.cache import Choice, Facts
+from kbeval.storage.judged_rubrics import rubric_names
 from kbeval.storage.manifest import RUNS, Manifest, damaged, read_manifest
 from kbeval.storage.parts import ALWAYS, MORE, ROW_BITS, Part, new_numbering, read_part
 from kbeval.storage.runs import REPEATED_ROW, KeyFault, Run
@@ -127,6 +128,17 @@ class ArchiveSource:
 
     keeps_rows = True
 
+    def rubrics(self) -> list[str]:
+        """The rubrics that runs were judged by."""
+        if "kbeval_judgings" not in self._manifest.tables:
+            return []
+        sql = f"SELECT DISTINCT rubrics_json FROM ({self._table_sql('kbeval_judgings')})"
+        return rubric_names(str(row["rubrics_json"]) for row in self._rows(sql))
+
+    def judge_inputs(self, hashes: Sequence[str]) -> dict[str, str]:  # noqa: ARG002  (as StoredSource)
+        """What judges were given to read is not archived."""
+        return {}
+
     def row_marks(self, earlier: Mapping[str, str]) -> dict[str, dict[str, int]]:  # noqa: ARG002  (as StoredSource)
         """An archive does not change."""
         return {}
@@ -220,6 +232,10 @@ class ArchiveSource:
 
     def _table_sql(self, table: str) -> str:
         """A table with all its columns; older versions archived fewer of them."""
+        if self._manifest.table(table) is None:
+            # Written before there was such a table, or of a database without it.
+            nothing = ", ".join(f"'' AS {column}" for column in TABLES[table])
+            return f"SELECT {nothing} WHERE false"
         there = {row["column_name"] for row in self._rows(f"DESCRIBE SELECT * FROM {self._table(table)}")}
         names = [column if column in there else f"'' AS {column}" for column in TABLES[table]]
         return f"SELECT {', '.join(names)} FROM {self._table(table)}"

@@ -45,7 +45,7 @@ from kbeval.storage.parts import (
 from kbeval.storage.run_config import config_of, imported_from
 from kbeval.storage.runs import KeyFault, Run, run_faults
 from kbeval.storage.source import one_snapshot, open_database
-from kbeval.storage.sqlite import RUN_COLUMNS, TABLES, SqliteSource, load_runs
+from kbeval.storage.sqlite import JUDGING, RUN_COLUMNS, TABLES, SqliteSource, load_runs
 from kbeval.util.files import check_target
 from kbeval.util.locks import locked
 
@@ -233,6 +233,8 @@ class _Archiving:
             load_runs(session, without_secrets_of(now, before, kept), "runs_to_keep")
             self._keep_table(session, new, draft, "eval_runs", _as_texts("runs_to_keep", RUN_COLUMNS))
             for table, columns in TABLES.items():
+                if table in JUDGING and not source.is_judged:
+                    continue
                 session.need(f"stored_{table}")
                 self._keep_table(session, new, draft, table, _as_texts(f"stored_{table}", columns))
             if self._golden is not None:

@@ -28,7 +28,17 @@ NAME = "manifest.json"
 FORMAT = 1
 RUNS = "runs"
 # The tables that all runs share: eval_runs, the knowledge base, what kbeval keeps in the database, the labels.
-TABLES = ("eval_runs", "documents", "chunks", "kbeval_chunk_spans", "kbeval_golden", "golden")
+TABLES = (
+    "eval_runs",
+    "documents",
+    "chunks",
+    "kbeval_chunk_spans",
+    "kbeval_golden",
+    "kbeval_judgings",
+    "kbeval_judged",
+    "kbeval_judgements",
+    "golden",
+)
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 _OWN_FOLDER = re.compile(r"[A-Za-z0-9._-]+-[0-9a-f]{8}-[0-9a-f]{12}-[0-9a-f]{6}")
 _OWN_FILE = re.compile(rf"({'|'.join(TABLES)})-[0-9a-f]{{12}}\.parquet|draft-[a-z0-9_]{{8}}|\.{re.escape(NAME)}\..+")

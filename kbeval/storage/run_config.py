@@ -227,6 +227,12 @@ def broken_invariants(a: Run, b: Run) -> list[str]:
     return _differing(a, b, INVARIANTS)
 
 
+def judge_model(config: Mapping[str, Any]) -> str | None:
+    """The judge whose scores came with an imported run, as it may be shown."""
+    found = _first(dict(_flat(config)), INVARIANTS["judge model"])
+    return None if found is None else _brief(Hider().hide(found, "judge model"))
+
+
 def different_labels(a: Run, b: Run) -> list[str]:
     """How the labels that the runs were made for differ, one phrase each."""
     return _differing(a, b, LABELS)

@@ -87,6 +87,8 @@ class Run:
         least = made.get("min_overlap")
         if isinstance(least, int | float) and not isinstance(least, bool) and 0 < least <= 1:
             found["min_overlap"] = float(least)
+        if isinstance(judge := made.get("judge_named"), str) and judge:
+            found["judge"] = judge
         return found
 
 

@@ -55,6 +55,10 @@ class Source(Protocol):
         """The queries for which one of these runs has several rows."""
         ...
 
+    def rubrics(self) -> list[str]:
+        """The rubrics that its runs were judged by; empty if none was judged here."""
+        ...
+
     def feed(self, session: Session, run_ids: Sequence[str]) -> None:
         """Register with a session how it obtains the facts of these runs. Nothing is read yet."""
         ...
@@ -118,6 +122,10 @@ class StoredSource(Source, Protocol):
 
     def result_texts(self, run_id: str) -> list[str]:
         """Every row of a run, in the order in which they were stored."""
+        ...
+
+    def judge_inputs(self, hashes: Sequence[str]) -> dict[str, str]:
+        """What judges were given to read, by its hash; empty if it is not kept."""
         ...
 
 
@@ -213,6 +221,12 @@ def open_rows(database: str | os.PathLike[str]) -> Iterator[StoredSource]:
 
     with duckdb.connect(":memory:") as reader, ArchiveSource(database, reader) as source:
         yield source
+
+
+def stored_rubrics(database: str | os.PathLike[str]) -> list[str]:
+    """The rubrics that runs of a database or an archive were judged by."""
+    with open_rows(database) as source:
+        return source.rubrics()
 
 
 def stored_runs(database: str | os.PathLike[str]) -> list[Run]:

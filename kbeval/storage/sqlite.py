@@ -20,6 +20,7 @@ from kbeval.golden import Golden, unpacked
 from kbeval.storage.cache import Choice, Facts
 from kbeval.storage.database_file import database_size
 from kbeval.storage.digests import NO_ROWS, digests
+from kbeval.storage.judged_rubrics import rubric_names
 from kbeval.storage.parts import ROW_BITS
 from kbeval.storage.row_marks import unpacked as unpacked_marks
 from kbeval.storage.runs import REPEATED_ROW, KeyFault, Run
@@ -40,6 +41,7 @@ WIDE = (
     "stored_texts",
     "stored_samples",
     "rows_to_keep",
+    "rows_to_judge",
 )
 WIDE_BATCH_ROWS = 64
 # If rows are larger, batches have fewer: each thread parses one batch at a time.
@@ -58,6 +60,34 @@ OPTIONAL = {
     # Our own: see sql/schema/.
     "kbeval_chunk_spans": ("chunk_id", "chunker_version", "doc_id", "source_spans_json", "seen_in", "first_seen"),
     "kbeval_golden": ("golden_hash", "entries", "first_used"),
+    "kbeval_judgings": (
+        "judging_id",
+        "run_id",
+        "judge",
+        "provider",
+        "model",
+        "base_url",
+        "parameters_json",
+        "rubrics_json",
+        "options_json",
+        "n_wanted",
+        "created_at",
+    ),
+    "kbeval_judged": ("judging_id", "query_id", "rubric", "judgement_key", "row_mark", "is_cached"),
+    "kbeval_judgements": (
+        "judgement_key",
+        "input_hash",
+        "state",
+        "score",
+        "reasoning",
+        "supported_json",
+        "unsupported_json",
+        "why",
+        "tokens_in",
+        "tokens_out",
+        "cost_usd",
+        "created_at",
+    ),
 }
 # Columns that those tables may lack, with replacements: the first one that the table has is used, '' if it has none.
 LATER = {
@@ -70,6 +100,8 @@ LATER = {
 _ROW = REQUIRED["eval_query_results"]
 # The columns of each of those tables in a session.
 TABLES = {table: (*columns, *LATER.get(table, ())) for table, columns in OPTIONAL.items()}
+# What `kbeval judge` writes; see sql/schema/.
+JUDGING = ("kbeval_judgings", "kbeval_judged", "kbeval_judgements")
 # The columns of a run in a session.
 RUN_COLUMNS = ("run_id", "suite", "config_snapshot_json", "aggregate_json", "created_at", "commit_hash")
 
@@ -238,6 +270,27 @@ class SqliteSource:
         if self._cache is not None:
             self._cache.stored = {run.run_id: run.scored_with("rows") for run in runs}
         return sorted(runs, key=Run.order)
+
+    @property
+    def is_judged(self) -> bool:
+        """Was any of its runs judged by `kbeval judge`?"""
+        return "kbeval_judgings" in self.columns
+
+    def rubrics(self) -> list[str]:
+        """The rubrics that runs were judged by."""
+        sql = "SELECT DISTINCT CAST(rubrics_json AS TEXT) AS rubrics FROM kbeval_judgings"
+        return rubric_names(str(row["rubrics"]) for row in (self._rows(sql) if self.is_judged else ()))
+
+    def judge_inputs(self, hashes: Sequence[str]) -> dict[str, str]:
+        """What judges were given to read, by its hash."""
+        if not self.is_judged:
+            return {}
+        wanted = self._literal(json.dumps(list(hashes)))
+        found = self._rows(
+            f"SELECT {_as_text('input_hash')}, {_as_text('input_json')} FROM kbeval_judge_inputs"
+            f" WHERE input_hash IN (SELECT value FROM json_each({wanted}))"
+        )
+        return {str(row["input_hash"]): str(row["input_json"]) for row in found}
 
     def _run_columns(self) -> str:
         commit = "commit_hash" if "commit_hash" in self.columns["eval_runs"] else "NULL"

@@ -18,6 +18,7 @@ from kbeval.storage.run_config import config_of, imported_from
 from kbeval.storage.runs import Run, broken_runs, find_run, key_faults, previous_run
 from kbeval.storage.source import open_source, with_or_without_copy
 from kbeval.systems.anchors import CONFIG, METRICS, RESULTS, SUMMARY
+from kbeval.systems.judged_rows import JudgedRows, read_judged
 from kbeval.systems.results_folder import Exported, imported_hash, read_row, refuse_source, write_folder
 from kbeval.util.files import check_target, write_whole
 from kbeval.util.text import json_text
@@ -55,8 +56,9 @@ def export_folder(  # noqa: PLR0913  (what to export, from where and how)
     `summarise` renders the summary.
     """
     options = options or ScoreOptions()
-    run, before, rows = with_or_without_copy(options, lambda options: _read_run(name, db, options))
-    config = config_of(run)
+    run, before, rows, judged = with_or_without_copy(options, lambda options: _read_run(name, db, options))
+    config = {**config_of(run), **judged.config}
+    rows = [judged.row(row, str(row.get("query_id")), full_text=full_text) for row in rows]
     exported = Exported.of(rows, config, full_text=full_text)
     refuse_source(folder, run.run_id, exported, imported_hash(config))
     for old in (METRICS, SUMMARY):
@@ -76,8 +78,8 @@ def export_folder(  # noqa: PLR0913  (what to export, from where and how)
 
 def _read_run(
     name: str, db: str | os.PathLike[str], options: ScoreOptions
-) -> tuple[Run, Run | None, list[dict[str, Any]]]:
-    """A run, its previous run, and its rows. A run with an unreadable row is not exported."""
+) -> tuple[Run, Run | None, list[dict[str, Any]], JudgedRows]:
+    """A run, its previous run, its rows, and what judges said. A run with an unreadable row is not exported."""
     with open_source(db, options) as (session, source):
         stored = source.runs()
         run = find_run(stored, name, str(db), options.suite)
@@ -97,7 +99,7 @@ def _read_run(
             ids = [query_id for (query_id,) in session.rows("SELECT query_id FROM results ORDER BY query_id")]
             why = {query_id: unread.get(source.result_json(run.run_id, query_id) or "") for query_id in ids}
             _refuse([BadRow(run.run_id, query_id, fault) for query_id, fault in why.items() if fault is not None])
-        return run, previous_run(stored, run), rows
+        return run, previous_run(stored, run), rows, read_judged(session, source, run.run_id, options)
 
 
 def _refuse(faults: Sequence[BadRow]) -> None:

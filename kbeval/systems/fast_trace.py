@@ -47,7 +47,7 @@ _MADE_FROM = {
     "rule_matches": (),
 }
 # Not needed by any metric of a trace, whatever the labels are, and therefore empty here.
-_UNASKED = ("anchor_checks", "reading_cost")
+_UNASKED = ("anchor_checks", "judge_checks", "reading_cost")
 _IDS = ("retrieved", "cited")
 _READ_ONCE = ("queries", "id_matches", "seen_citations", "claim_checks", PER_QUERY)
 # Above this, gold and trace are read one after the other, and intermediate relations are materialised.
@@ -74,6 +74,10 @@ class TraceSource:
     def runs(self) -> list[Run]:
         """The one run that the trace is of."""
         return [self.run]
+
+    def rubrics(self) -> list[str]:
+        """A trace is not judged."""
+        return []
 
     def repeated_rows(self, run_ids: Sequence[str]) -> list[KeyFault]:  # noqa: ARG002  (as Source)
         """None: `open_trace` reads no trace in which a question is repeated."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from fractions import Fraction
 from pathlib import Path
@@ -43,7 +43,7 @@ class TraceOptions(ScoreOptions):
         given = {field.name: getattr(options, field.name) for field in fields(options)}
         return cls(**{**given, "cache": "off", "match": "exact", **changes})
 
-    def metrics(self) -> list[Metric]:
+    def metrics(self, rubrics: Sequence[str] = ()) -> list[Metric]:  # noqa: ARG002  (a trace is not judged)
         names = [*COUNTS, *(metric for metric, _ in GATES.values()), "citation_recall_at_k"]
         return [metric.with_ks(self.extra_ks) for metric in shipped_metrics(names)]
 

@@ -25,7 +25,7 @@
 --   supports_complete_rank the rank by which the first group of supports was found whole
 --   names_folders, in_scope the row says which folders were searched; a support lies in one of them
 --   has_references, cites_support
---   judge_groundedness, judge_correctness, judge_tokens, judge_cost_usd
+--   judge_groundedness, judge_correctness, judge_tokens, judge_cost_usd: of 'kbeval judge', else of the imported row
 --   claim_holds            the answer holds a gold claim, or there is none to hold
 --   claim_cited            it cites only what was retrieved, and something expected; nothing, where nothing is expected
 --   gold_complete_rank     the rank by which all expected chunks were found
@@ -86,10 +86,23 @@ SELECT
     COALESCE(n.in_scope, false)         AS in_scope,
     COALESCE(n.has_references, false)   AS has_references,
     COALESCE(n.cites_support, false)    AS cites_support,
-    n.judge_groundedness,
-    n.judge_correctness,
-    n.judge_tokens,
-    n.judge_cost_usd,
+    -- Where kbeval judged a run, the scores that came with its rows are another judge's.
+    CASE
+        WHEN j.judges_groundedness THEN j.judge_groundedness
+        WHEN u.system = 'anchors' THEN n.judge_groundedness
+    END                                 AS judge_groundedness,
+    CASE
+        WHEN j.judges_correctness THEN j.judge_correctness
+        WHEN u.system = 'anchors' THEN n.judge_correctness
+    END                                 AS judge_correctness,
+    CASE
+        WHEN j.result_no IS NOT NULL THEN j.judge_tokens
+        WHEN u.system = 'anchors' THEN n.judge_tokens
+    END                                 AS judge_tokens,
+    CASE
+        WHEN j.result_no IS NOT NULL THEN j.judge_cost_usd
+        WHEN u.system = 'anchors' THEN n.judge_cost_usd
+    END                                 AS judge_cost_usd,
     q.n_claims = 0 OR COALESCE(t.n_claims_found, 0) > 0 AS claim_holds,
     CASE
         WHEN q.n_expected_chunks = 0 THEN COALESCE(t.n_cited, 0) = 0
@@ -110,4 +123,5 @@ LEFT JOIN reading_cost AS z ON z.result_no = a.result_no
 LEFT JOIN rule_matches AS ru ON ru.result_no = a.result_no
 LEFT JOIN citation_matches AS c ON c.result_no = a.result_no
 LEFT JOIN anchor_checks AS n ON n.result_no = a.result_no
+LEFT JOIN judge_checks AS j ON j.result_no = a.result_no
 LEFT JOIN claim_checks AS t ON t.result_no = a.result_no

@@ -1,5 +1,4 @@
 -- judge_cost_usd: what judging cost, in all.
--- system: anchors
 -- grain: per_query
 -- where: in_run AND judge_cost_usd IS NOT NULL
 -- agg:   sum

@@ -1,5 +1,4 @@
 -- judge_tokens: tokens that judging took, in all.
--- system: anchors
 -- grain: per_query
 -- where: in_run AND judge_tokens IS NOT NULL
 -- agg:   sum

@@ -36,6 +36,9 @@ class Rows:
     def runs(self) -> list[Run]:
         return [self._run]
 
+    def rubrics(self) -> list[str]:
+        return []
+
     def repeated_rows(self, run_ids: Sequence[str]) -> list[KeyFault]:  # noqa: ARG002  (as Source)
         return []
 

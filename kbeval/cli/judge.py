@@ -1,0 +1,238 @@
+"""`kbeval judge`: have a language model judge the answers of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbeval.cli import common
+from kbeval.util.text import counted, shown
+
+if TYPE_CHECKING:
+    from kbeval.live.judging import Estimate, JudgeOptions, JudgeReport, Plan, SpotCheck
+    from kbeval.render.table import Cell
+
+_MOST = 1_000_000
+
+
+@click.command("judge")
+@click.argument("run")
+@click.option(
+    "--judge-model",
+    metavar="NAME",
+    help="the judge: openai:NAME, anthropic:NAME, or NAME on the server at --judge-base-url  [judge.model]",
+)
+@click.option("--judge-base-url", metavar="URL", help="address of the judge's server, e.g. http://localhost:11434/v1")
+@click.option(
+    "--judge-temperature", type=click.FloatRange(0, 2), default=0.0, help="sampling temperature, 0 by default"
+)
+@click.option(
+    "--rubric",
+    "rubrics",
+    metavar="NAME|FILE",
+    multiple=True,
+    help="what to judge by: groundedness, correctness or a Markdown file; may be repeated  [default: both]",
+)
+@click.option("--allow-cut-context", is_flag=True, help="judge although the stored context is not what the system saw")
+@click.option("--max-cost", type=click.FloatRange(0), metavar="USD", help="stop before more than this is spent")
+@click.option("--dry-run", is_flag=True, help="show what would be asked and what it would cost; send nothing")
+@click.option(
+    "--spot-check",
+    type=click.IntRange(1, _MOST),
+    metavar="N",
+    help="judge N answers again and show the agreement",
+)
+@click.option("--second-judge-model", metavar="NAME", help="the judge for --spot-check  [default: the same once more]")
+@click.option("--second-judge-base-url", metavar="URL", help="address of its server  [default: --judge-base-url]")
+@click.option("--seed", type=int, default=0, help="chooses the answers of --spot-check")
+@click.option("--concurrency", type=click.IntRange(1, 1000), default=16, help="most requests at once, 16 by default")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="most requests per second")
+@click.option(
+    "--timeout", type=click.FloatRange(0, min_open=True), default=120.0, metavar="SECONDS", help="per request"
+)
+@common.db_option
+@common.suite_option
+@common.golden_option
+@common.format_option
+@common.engine_options
+def judge_command(run: str, form: str, *, dry_run: bool, **flags: Any) -> int:  # noqa: ANN401  (click's options)
+    """Have a language model judge the answers of a run.
+
+    Every answer that is not a refusal gets a score for groundedness (is every claim supported by the context?) and for
+    correctness (does it answer the question?), or for your own rubrics. Each judgement is stored as it arrives: the
+    same command continues after an interruption, and nothing is asked twice. 'kbeval score' then computes
+    judge_groundedness and judge_correctness.
+
+    Keys come from OPENAI_API_KEY, ANTHROPIC_API_KEY or, for other servers, KBEVAL_JUDGE_API_KEY.
+    """
+    from kbeval.golden import load_golden
+    from kbeval.live.environment import Environment
+    from kbeval.live.judging import estimate, judge_run, make_plan, refuse_cut_context
+
+    if (flags["second_judge_model"] or flags["second_judge_base_url"]) and not flags["spot_check"]:
+        msg = "--second-judge-model and --second-judge-base-url require --spot-check N"
+        raise click.UsageError(msg, click.get_current_context())
+    settings = common.Settings()
+    database = Path(settings.db())
+    golden = settings.golden_if_any()
+    with common.Progress() as progress:
+        options = _options(settings, flags, progress)
+        plan = make_plan(database, run, None if golden is None else load_golden(golden), options)
+    if golden is None:
+        common.warn("no golden file: the judge does not see expected_key_facts; pass --golden FILE")
+    if plan.cut and options.allow_cut_context:
+        common.warn(f"the context of {counted(plan.cut, 'answer')} is not what the system saw; this is recorded")
+    if dry_run:
+        refuse_cut_context(plan)
+        _print_estimate(plan, estimate(database, plan), form)
+        return 0
+    report = judge_run(database, plan, Environment())
+    _print(report, form)
+    return 0
+
+
+def _options(settings: common.Settings, flags: dict[str, Any], progress: common.Progress) -> JudgeOptions:
+    from kbeval.errors import UsageError
+    from kbeval.live.judging import JudgeOptions
+    from kbeval.live.prices import read_prices
+    from kbeval.live.rubrics import load_rubrics
+    from kbeval.live.sending import Policy
+    from kbeval.live.wire import parse_judge
+
+    table = settings.config.get("judge") or {}
+    model = flags["judge_model"] or table.get("model")
+    if not model:
+        msg = 'no judge given: pass --judge-model NAME, or put model = "…" under [judge] in kbeval.toml'
+        raise UsageError(msg)
+    # An address in the file belongs to the model in the file.
+    base_url = flags["judge_base_url"] or (None if flags["judge_model"] else table.get("base_url"))
+    temperature = flags["judge_temperature"]
+    # Whole numbers are sent as such.
+    temperature = int(temperature) if temperature == int(temperature) else temperature
+    second = flags["second_judge_model"] or (table.get("second_model") if flags["spot_check"] else None)
+    second_url = flags["second_judge_base_url"] or (None if second is None else _same_server(second, base_url))
+    folder = settings.config.path.parent if settings.config.path else Path()
+    rubrics = flags["rubrics"] or [_in(folder, name) for name in table.get("rubrics", ())]
+    return JudgeOptions(
+        judge=parse_judge(model, base_url, temperature),
+        rubrics=load_rubrics(rubrics),
+        allow_cut_context=flags["allow_cut_context"],
+        prices=read_prices(settings.config.get("prices") or {}, str(settings.config.path)),
+        max_cost=flags["max_cost"],
+        concurrency=flags["concurrency"],
+        rate=flags["rate"],
+        policy=Policy(timeout=flags["timeout"]),
+        reading=settings.score_options(on_step=progress.step),
+        suite=settings.get("suite"),
+        spot_check=flags["spot_check"] or 0,
+        second_judge=None if second is None else parse_judge(second, second_url, temperature),
+        seed=flags["seed"],
+    )
+
+
+def _same_server(model: str, base_url: str | None) -> str | None:
+    """A second model is on the server of the first, unless it names its provider."""
+    return None if model.startswith(("openai:", "anthropic:")) else base_url
+
+
+def _in(folder: Path, name: str) -> str:
+    """A rubric of the config file: the name of a shipped one, or a path relative to the file."""
+    from kbeval.metrics.catalogue import SHIPPED_RUBRICS
+
+    return name if name in SHIPPED_RUBRICS else str(folder / name)
+
+
+def _money(cost: float | None) -> str:
+    return "not known" if cost is None else f"{cost:.4f}"
+
+
+def _print_estimate(plan: Plan, found: Estimate, form: str) -> None:
+    from kbeval.render.table import Column
+
+    if form == "json":
+        common.print_json({"run_id": plan.run_id, "judge": plan.options.judge.name, **found.to_dict()})
+        return
+    rows: list[list[Cell]] = [
+        ["answers to judge", len(plan.answers.answers)],
+        ["rows without an answer to judge", plan.answers.others],
+        ["questions", found.questions],
+        ["known already, cost nothing", found.cached],
+        ["tokens to send, about", found.tokens_in],
+        ["tokens of replies, about", found.tokens_out],
+        ["US dollars, about", _money(found.cost_usd)],
+    ]
+    common.print_table([Column("what"), Column("count", right=True)], rows, form)
+    common.note(f"dry run: nothing was sent to {plan.options.judge.name} and nothing was stored")
+
+
+def _print(report: JudgeReport, form: str) -> None:
+    from kbeval.render.table import Column
+
+    if form == "json":
+        common.print_json(report.to_dict())
+        return
+    columns = [
+        Column("rubric"),
+        Column("answers", right=True),
+        Column("judged", right=True),
+        Column("unscored", right=True),
+        Column("cached", right=True),
+        Column("mean", right=True),
+        Column("tokens", right=True),
+        Column("cost_usd", "US dollars", right=True),
+    ]
+    rows: list[list[Cell]] = [
+        [r.rubric, r.answers, r.judged, r.unscored, r.cached, r.mean, r.tokens, r.cost_usd] for r in report.rubrics
+    ]
+    common.print_table(columns, rows, form)
+    if report.spot_check is not None:
+        _print_spot_check(report.spot_check, form)
+    plan = report.plan
+    common.note(f"judging {report.judging_id} of run {plan.run_id} by {plan.options.judge.name} is complete")
+    if not report.requests:
+        common.note("everything was known before: nothing was sent, and it cost nothing")
+    if unscored := sum(result.unscored for result in report.rubrics):
+        what = "the judge's replies could not be read; 'why' in the table judgements says more"
+        common.note(f"{counted(unscored, 'answer')} unscored: {what}")
+    common.note(f"next: kbeval score {shown(plan.run_id)}")
+
+
+def _print_spot_check(found: SpotCheck, form: str) -> None:
+    from kbeval.render.table import Column
+
+    columns = [
+        Column("rubric"),
+        Column("pairs", right=True),
+        Column("exact", right=True),
+        Column("within_one", "within one", right=True),
+        Column("mean_shift", "shift", right=True),
+        Column("kappa", right=True),
+        Column("interval", "95 % interval"),
+    ]
+    rows: list[list[Cell]] = [
+        [
+            name,
+            one.pairs,
+            one.exact,
+            one.within_one,
+            one.mean_shift,
+            one.kappa,
+            None if one.interval is None else f"{one.interval[0]:.2f} to {one.interval[1]:.2f}",
+        ]
+        for name, one in found.agreements.items()
+    ]
+    click.echo()
+    if form == "table":
+        click.echo(common.paint(shown(f"spot check of {counted(found.answers, 'answer')} by {found.judge}"), "bold"))
+    common.print_table(columns, rows, form)
+    if found.differing:
+        click.echo()
+        common.print_table(
+            [Column("query_id", "query"), Column("rubric"), Column("first", right=True), Column("second", right=True)],
+            [[one.query_id, one.rubric, one.first, one.second] for one in found.differing],
+            form,
+        )
+    if found.unpaired:
+        common.note(f"{counted(found.unpaired, 'judgement')} without a pair: one of the two is unscored")

@@ -1,0 +1,270 @@
+"""Sends questions to a judge and stores what it says: a reply that cannot be read is asked for once more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from kbeval.errors import KbevalError
+from kbeval.live.environment import Environment
+from kbeval.live.judge_replies import Reading, Reply, read_reply
+from kbeval.live.limits import Limit
+from kbeval.live.prices import Price, estimated_tokens
+from kbeval.live.progress import Progress
+from kbeval.live.rubrics import Rubric
+from kbeval.live.sending import Attempt, Failure, Policy, Sender
+from kbeval.live.wire import Judge, Message, asked_again, question, read_response
+from kbeval.live.working import Crew, Interrupted, Stopped, handling_interrupts, run_async
+from kbeval.storage.judgements import SCORED, UNSCORED, Asked, Judged, JudgementStore, Said
+from kbeval.util.text import counted
+
+# The key, the address or the model is wrong: no other question would fare better.
+_HOPELESS = frozenset((401, 403, 404, 405, 407))
+# Something about this one question: the others may be answered.
+_REJECTED = frozenset((400, 413, 415, 422))
+# After so many failures in a row the server is taken to be down.
+_FAILURES_IN_A_ROW = 5
+_MOST_REPLY = 20_000
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question to a judge, and the answers of the run that it is about."""
+
+    asked: Asked
+    rubric: Rubric
+    prompt: str
+    input_json: str
+    judged: tuple[Judged, ...]
+
+
+@dataclass
+class Budget:
+    """What may be spent, in US dollars; None: no limit."""
+
+    limit: float | None
+    spent: float = 0.0
+    reserved: float = 0.0
+
+    def allows(self, more: float) -> bool:
+        """May a request be sent that costs about so much?"""
+        return self.limit is None or self.spent + self.reserved + more <= self.limit
+
+
+@dataclass
+class _Round:
+    """The questions of one call under way."""
+
+    judge: Judge
+    price: Price | None
+    judging_id: str | None
+    headers: dict[str, str]
+    crew: Crew
+    sender: Sender
+    progress: Progress
+    any_scored: bool
+    found: dict[str, Said] = field(default_factory=dict)
+    rejected: list[tuple[Question, Failure]] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    in_a_row: int = 0
+
+
+class Asking:
+    """Asks judges, within one budget."""
+
+    def __init__(  # noqa: PLR0913, PLR0917  (what it works with)
+        self,
+        store: JudgementStore,
+        environment: Environment,
+        budget: Budget,
+        concurrency: int,
+        rate: float | None,
+        policy: Policy,
+    ) -> None:
+        self._store = store
+        self._environment = environment
+        self._budget = budget
+        self._concurrency = concurrency
+        self._rate = rate
+        self._policy = policy
+        self.requests = 0
+
+    def ask(  # noqa: PLR0913  (who is asked what, and for what)
+        self,
+        judge: Judge,
+        price: Price | None,
+        questions: Sequence[Question],
+        label: str,
+        judging_id: str | None,
+        *,
+        any_scored: bool,
+    ) -> dict[str, Said]:
+        """What the judge says to each question, by its key.
+
+        `any_scored`: the judge has answered such questions before, so one that is rejected is the question's fault.
+        """
+        if not questions:
+            return {}
+        headers = judge.headers(self._environment)
+        return run_async(self._ask(judge, price, headers, questions, label, judging_id, any_scored=any_scored))
+
+    async def _ask(  # noqa: PLR0913, PLR0917  (as above)
+        self,
+        judge: Judge,
+        price: Price | None,
+        headers: dict[str, str],
+        questions: Sequence[Question],
+        label: str,
+        judging_id: str | None,
+        *,
+        any_scored: bool,
+    ) -> dict[str, Said]:
+        limit = Limit(self._concurrency, self._rate)
+        crew = Crew(limit)
+        progress = Progress(label, len(questions), limit)
+        async with Sender(crew, self._policy, self._environment.secrets, on_retry=progress.retried) as sender:
+            work = _Round(judge, price, judging_id, headers, crew, sender, progress, any_scored)
+
+            async def job(one: Question) -> None:
+                await self._one(work, one)
+
+            try:
+                with handling_interrupts(crew):
+                    async with progress.shown():
+                        await crew.run(questions, job)
+            except Interrupted as error:
+                raise Interrupted(_continued("interrupted", len(work.found), len(questions))) from error
+            except Stopped as error:
+                raise Stopped(_continued(error.headline, len(work.found), len(questions))) from error
+        self._settle_rejected(work)
+        if work.failures:
+            first = work.failures[0].message
+            what = f"{counted(len(work.failures), 'question')} to {judge.name} failed, first: {first}"
+            raise KbevalError(_continued(what, len(work.found), len(questions)))
+        return work.found
+
+    async def _one(self, work: _Round, one: Question) -> None:
+        """Ask once and, if the reply cannot be read, once more."""
+        spent: list[Reply] = []
+        messages: Sequence[Message] = [{"role": "user", "content": one.prompt}]
+        for last in (False, True):
+            price = self._reserve(work, messages)
+            if price is None:
+                return
+
+            async def store(attempt: Attempt[Reply], *, is_last: bool = last) -> None:
+                self.requests += 1
+                if attempt.value is not None:
+                    spent.append(attempt.value)
+                    self._keep(work, one, spent, attempt.elapsed_ms, is_last=is_last)
+
+            request = question(work.judge, one.rubric, messages, work.headers)
+            try:
+                outcome = await work.sender.send(
+                    request, read=lambda response: read_response(work.judge, response), on_attempt=store
+                )
+            finally:
+                self._budget.reserved -= price
+            if outcome.failure is not None:
+                self._failed(work, one, outcome.failure)
+                return
+            work.in_a_row = 0
+            if one.asked.key in work.found:
+                work.progress.finished(is_error=work.found[one.asked.key].state != SCORED)
+                return
+            messages = asked_again(one.prompt, spent[-1], read_reply(spent[-1], one.rubric).fault or "", one.rubric)
+
+    def _reserve(self, work: _Round, messages: Sequence[Message]) -> float | None:
+        """Set aside what a request may cost at most; None: the budget does not allow it, and the work stops."""
+        if work.price is None or self._budget.limit is None:
+            return 0.0
+        tokens = sum(estimated_tokens(message["content"]) for message in messages)
+        most = work.price.of(tokens, work.judge.max_tokens) or 0.0
+        if not self._budget.allows(most):
+            work.crew.stop(
+                f"the budget of --max-cost {self._budget.limit:g} is used up: {self._budget.spent:.4f} US dollars spent"
+            )
+            return None
+        self._budget.reserved += most
+        return most
+
+    def _keep(self, work: _Round, one: Question, replies: Sequence[Reply], elapsed: float, *, is_last: bool) -> None:
+        """Store a judgement, unless its reply cannot be read and may be asked for once more."""
+        reading = read_reply(replies[-1], one.rubric)
+        last = replies[-1]
+        cost = None if work.price is None else work.price.of(last.tokens_in, last.tokens_out)
+        self._budget.spent += cost or 0.0
+        if reading.fault is not None and not is_last:
+            return
+        said = self._said(work, reading, replies, elapsed)
+        self._store.add(one.asked, said, one.input_json, work.judging_id, one.judged)
+        work.found[one.asked.key] = said
+        work.any_scored = work.any_scored or said.state == SCORED
+
+    def _said(self, work: _Round, reading: Reading, replies: Sequence[Reply], elapsed: float) -> Said:
+        """As it is stored: secrets that a server echoes are not."""
+        hide = self._environment.secrets.hide_in
+        tokens_in, tokens_out = (
+            None if None in counts else sum(filter(None, counts))
+            for counts in ([reply.tokens_in for reply in replies], [reply.tokens_out for reply in replies])
+        )
+        return Said(
+            state=UNSCORED if reading.fault is not None else SCORED,
+            requests=len(replies),
+            score=None if reading.score is None else float(reading.score),
+            reasoning=_clean(hide(reading.reasoning)),
+            supported_json=_list(reading.supported, hide),
+            unsupported_json=_list(reading.unsupported, hide),
+            why=_clean(hide(reading.fault)),
+            reply=_clean(hide(replies[-1].raw))[:_MOST_REPLY],
+            tokens_in=tokens_in,
+            tokens_out=tokens_out,
+            cost_usd=None if work.price is None else work.price.of(tokens_in, tokens_out),
+            elapsed_ms=elapsed,
+        )
+
+    @staticmethod
+    def _failed(work: _Round, one: Question, failure: Failure) -> None:
+        """Nothing is stored, so it is asked again by the next call."""
+        work.progress.finished(is_error=True)
+        if failure.status in _HOPELESS:
+            work.crew.stop(f"{work.judge.name} at {work.judge.base_url} refuses requests: {failure.message}")
+            return
+        if failure.status in _REJECTED:
+            work.rejected.append((one, failure))
+            return
+        work.failures.append(failure)
+        work.in_a_row += 1
+        if work.in_a_row >= _FAILURES_IN_A_ROW:
+            work.crew.stop(
+                f"{work.judge.name} at {work.judge.base_url} does not answer"
+                f" ({counted(work.in_a_row, 'failure')} in a row): {failure.message}"
+            )
+
+    def _settle_rejected(self, work: _Round) -> None:
+        """A server that judges other answers and rejects one will not score it: too long, as a rule."""
+        if work.rejected and not work.any_scored:
+            first = work.rejected[0][1].message
+            msg = f"{work.judge.name} at {work.judge.base_url} rejects all questions, first: {first}"
+            raise KbevalError(msg)
+        for one, failure in work.rejected:
+            said = Said(UNSCORED, 1, why=_clean(f"the server rejected the request: {failure.message}"))
+            self._store.add(one.asked, said, one.input_json, work.judging_id, one.judged)
+            work.found[one.asked.key] = said
+
+
+def _continued(what: str, done: int, wanted: int) -> str:
+    return (
+        f"{what}; {done:,} of {counted(wanted, 'judgement')} were made and are stored:"
+        " the same command continues with the rest"
+    )
+
+
+def _list(claims: Sequence[str] | None, hide: Callable[[list[str]], list[str]]) -> str | None:
+    return None if claims is None else _clean(json.dumps(hide(list(claims)), ensure_ascii=False))
+
+
+def _clean(text: str | None) -> str:
+    """Without half characters, which no database takes."""
+    return "" if text is None else text.encode("utf-8", "replace").decode()

@@ -1,0 +1,42 @@
+-- judgements: one row per answer and rubric: what the chosen judging of its run says about it.
+-- columns: result_no, run_id, query_id, rubric, judging_id, model, score (null: unscored), is_scored, why (it is
+--          unscored), reasoning, supported, unsupported (claims as JSON lists; null: the rubric does not ask for them),
+--          tokens, cost_usd (null: not known), is_cached (the judgement was there before: it took no tokens and no money
+--          here), created_at, input_hash
+-- kind: table
+-- shown: yes
+-- variants: none, where the database holds no judging
+--
+-- A row that was written again since it was judged is another row, and has no judgement.
+SELECT
+    r.result_no,
+    r.run_id,
+    r.query_id,
+    g.rubric,
+    g.judging_id,
+    g.model,
+    CASE WHEN CAST(j.state AS VARCHAR) = 'scored' THEN TRY_CAST(j.score AS DOUBLE) END AS score,
+    CAST(j.state AS VARCHAR) = 'scored' AND TRY_CAST(j.score AS DOUBLE) IS NOT NULL    AS is_scored,
+    NULLIF(CAST(j.why AS VARCHAR), '')                                                 AS why,
+    NULLIF(CAST(j.reasoning AS VARCHAR), '')                                           AS reasoning,
+    CASE WHEN is_strict_json(CAST(j.supported_json AS VARCHAR)) THEN CAST(j.supported_json AS VARCHAR) END
+        AS supported,
+    CASE WHEN is_strict_json(CAST(j.unsupported_json AS VARCHAR)) THEN CAST(j.unsupported_json AS VARCHAR) END
+        AS unsupported,
+    CASE
+        WHEN CAST(d.is_cached AS VARCHAR) = '1' THEN 0
+        ELSE TRY_CAST(j.tokens_in AS BIGINT) + TRY_CAST(j.tokens_out AS BIGINT)
+    END                                                                                AS tokens,
+    CASE WHEN CAST(d.is_cached AS VARCHAR) = '1' THEN 0 ELSE TRY_CAST(j.cost_usd AS DOUBLE) END AS cost_usd,
+    CAST(d.is_cached AS VARCHAR) = '1'                                                 AS is_cached,
+    CAST(j.created_at AS VARCHAR)                                                      AS created_at,
+    CAST(j.input_hash AS VARCHAR)                                                      AS input_hash
+FROM judgings AS g
+JOIN stored_kbeval_judged AS d
+    ON CAST(d.judging_id AS VARCHAR) = g.judging_id AND CAST(d.rubric AS VARCHAR) = g.rubric
+JOIN stored_kbeval_judgements AS j ON CAST(j.judgement_key AS VARCHAR) = CAST(d.judgement_key AS VARCHAR)
+JOIN results AS r
+    ON r.run_id = g.run_id
+    AND r.query_id = CAST(d.query_id AS VARCHAR)
+    AND CAST(r.row_mark AS VARCHAR) = CAST(d.row_mark AS VARCHAR)
+WHERE g.is_chosen
