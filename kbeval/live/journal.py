@@ -319,10 +319,10 @@ def find_unfinished(runs: Sequence[Unfinished], name: str, path: Path) -> Unfini
 
 
 @contextlib.contextmanager
-def only_one(path: Path, run_id: str) -> Iterator[None]:
-    """Hold a run as long as it is being made: two processes would send everything twice."""
+def only_one(path: Path, run_id: str, doing: str = "made") -> Iterator[None]:
+    """Hold a run as long as it is being made, or judged: two processes would send everything twice."""
     name = hashlib.sha256(os.fsencode(real_path(path.absolute())) + b"\0" + run_id.encode("utf-8", "replace"))
-    lock = Path(tempfile.gettempdir()) / f"kbeval-run-{os.getuid()}-{name.hexdigest()[:24]}.lock"
+    lock = Path(tempfile.gettempdir()) / f"kbeval-{doing}-{os.getuid()}-{name.hexdigest()[:24]}.lock"
     try:
         handle = os.open(lock, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o600)
     except OSError:
@@ -330,7 +330,7 @@ def only_one(path: Path, run_id: str) -> Iterator[None]:
         return
     try:
         if take_lock(handle, exclusive=True) is False:
-            msg = f"run {run_id!r} is being made by another process right now; wait for it to end"
+            msg = f"run {run_id!r} is being {doing} by another process right now; wait for it to end"
             raise UsageError(msg)
         yield
         with contextlib.suppress(OSError):

@@ -19,6 +19,7 @@ from kbeval.golden import Golden
 from kbeval.live.agreement import Agreement, agreement
 from kbeval.live.asking_judges import Asking, Budget, Question
 from kbeval.live.environment import Environment
+from kbeval.live.journal import only_one
 from kbeval.live.judge_inputs import Answer, Answers, read_answers
 from kbeval.live.limits import DEFAULT_CEILING
 from kbeval.live.prices import Price, estimated_tokens, price_of
@@ -238,7 +239,7 @@ def judge_run(database: Path, plan: Plan, environment: Environment) -> JudgeRepo
                 " with input and output in US dollars per million tokens"
             )
             raise UsageError(msg)
-    with JudgementStore(database) as store:
+    with only_one(database, plan.run_id, "judged"), JudgementStore(database) as store:
         store.make_tables()
         judging, known = _begun(store, plan)
         left = [question for question in plan.questions if question.asked.key not in known]
