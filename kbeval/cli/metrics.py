@@ -90,10 +90,13 @@ def _explain_number(settings: common.Settings, metric: str, run: str, query_id: 
 
 def _explain_metric(settings: common.Settings, metric: str, form: str) -> None:
     from kbeval.metrics import former
-    from kbeval.metrics.catalogue import GRAINS
+    from kbeval.metrics.catalogue import GRAINS, JUDGE
     from kbeval.metrics.names import Names
+    from kbeval.storage.source import stored_rubrics
 
-    found = Names(settings.score_options().metrics()).metric(metric)
+    # The metric of an own rubric is known by the database alone.
+    rubrics = stored_rubrics(settings.db()) if metric.startswith(JUDGE) and settings.get("db") else ()
+    found = Names(settings.score_options().metrics(rubrics)).metric(metric)
     if form == "json":
         common.print_json(_as_json(found))
         return

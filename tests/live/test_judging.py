@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +167,8 @@ def test_the_same_input_is_asked_once_and_anything_else_is_asked_anew(
     # Back to what was judged before: known, and said to be.
     workspace.execute("UPDATE eval_query_results SET result_json = replace(result_json, 'brief', 'short')")
     assert requests() == 0
+    assert run(["explain", "judge_tone", "--db", str(workspace.db)]) == 0
+    assert "per_judgement" in capsys.readouterr().out
     found = workspace.aggregate()
     assert found["judge_tone"] == 5.0
     assert found["ledger"]["judgements"]["tone"]["cached"] == 2
@@ -320,6 +326,41 @@ def test_usage_errors_say_what_to_do(
         assert said in found.err
         assert len(found.err.strip().splitlines()) == 1
         assert "p@localhost" not in found.err
+
+
+def started(workspace: Workspace, server: JudgeServer) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "kbeval", *arguments(workspace, server), "--concurrency", "4"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_ctrl_c_stores_what_was_answered_and_says_how_to_continue(
+    workspace: Workspace, server: JudgeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    filled(workspace, {f"q{n:02}": row(f"q{n:02}", f"Answer {n}.") for n in range(40)})
+    server.set(delay=0.2)
+    before = sent(server)
+    process = started(workspace, server)
+    wait_until(lambda: sent(server) > before + 8)
+    # Meanwhile nobody else may judge it: everything would be asked twice.
+    assert run(arguments(workspace, server)) == 2
+    assert "is being judged by another process" in capsys.readouterr().err
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert "the same command continues with the rest" in err
+    assert "Traceback" not in err
+    ((stored,),) = workspace.execute("SELECT COUNT(*) FROM kbeval_judgements")
+    asked = sent(server) - before
+    assert 8 <= stored == asked < 80
+    server.set(delay=0)
+    assert judge(capsys, *arguments(workspace, server))["requests"] == 80 - stored
 
 
 # --- the context ------------------------------------------------------------------------------------------------
