@@ -1,11 +1,11 @@
 -- Small helpers for opening JSON. Only sql/stored/, labels/, places/ and systems/ use them: everything after the facts is
--- plain SQL that other engines run as it stands.
+-- plain SQL that other engines run unchanged.
 
 CREATE MACRO json_is_number(j) AS j IS NULL OR TRY_CAST(CAST(j AS VARCHAR) AS DOUBLE) IS NOT NULL;
 CREATE MACRO json_is_bool(j)   AS j IS NULL OR CAST(j AS VARCHAR) IN ('true', 'false');
 CREATE MACRO json_number(j)    AS TRY_CAST(CAST(j AS VARCHAR) AS DOUBLE);
 
--- What stands at a path as text; null where there is nothing, or more than one value.
+-- The value at a path as text; null if there is none, or more than one.
 CREATE MACRO json_scalar(j, path) AS
     CASE WHEN json_type(j, path) NOT IN ('OBJECT', 'ARRAY', 'NULL') THEN NULLIF(j ->> path, '') END;
 
@@ -25,9 +25,9 @@ CREATE MACRO token_number(t) AS
 -- An id that was an object or a list in the JSON arrives as its text. A number is a fine id, and so is "[12]".
 CREATE MACRO is_json_container(t) AS left(t, 2) IN ('{"', '["', '[[', '[{', '{}', '[]') AND json_valid(t);
 
--- What the engine takes for JSON and is none, or has no certain meaning: a comma before a closing bracket, NaN and
--- Infinity, a number beyond every float, a key that stands twice in one object. Null where there is none of it;
--- `kbeval/strict.py` says the same in Python. The text is one for which json_valid holds: what is broken otherwise the
+-- What the engine accepts as JSON although it is not, or has no certain meaning: a comma before a closing bracket, NaN and
+-- Infinity, a number beyond every float, a key that is repeated in one object. Null if there is none of this;
+-- `kbeval/util/strict_json.py` is the same in Python. The text is one for which json_valid holds: what is broken otherwise the
 -- engine refuses itself, half a character (a lone surrogate) too.
 CREATE MACRO loose_fault(t) AS
     COALESCE(
@@ -79,7 +79,7 @@ CREATE MACRO repeats_a_key(t) AS
 CREATE MACRO different(l)   AS CASE WHEN len(l) < 2 THEN l ELSE list_distinct(l) END;
 CREATE MACRO n_different(l) AS CASE WHEN len(l) < 2 THEN len(l) ELSE COALESCE(list_unique(l), 0) END;
 
--- Text as it is looked for in other text: whatever its case, and a sigma is one letter wherever it stands in a word.
+-- Text as it is looked for in other text: whatever its case, and a sigma is one letter wherever it is in a word.
 CREATE MACRO folded(t) AS replace(lower(nfc_normalize(t)), 'ς', 'σ');
 
 -- Does a row say that the system abstained: 'true', 'false', or null where it does not say? It stands in an object of
@@ -95,7 +95,7 @@ CREATE MACRO kept_text(t) AS
         ) THEN t
     END;
 
--- Stored text that may hold bytes which are no UTF-8: is it text, and how is it shown? Bytes that are none as \xFF.
+-- Stored text that may hold bytes that are not UTF-8: is it text, and how is it shown? Other bytes as \xFF.
 CREATE MACRO is_text(t)    AS TRY(decode(encode(t))) IS NOT NULL;
 CREATE MACRO shown_text(t) AS CASE WHEN is_text(t) THEN t ELSE CAST(encode(t) AS VARCHAR) END;
 
@@ -169,13 +169,13 @@ CREATE MACRO span_high(s) AS
 CREATE MACRO span_bottom(s) AS CASE s.kind WHEN 'region' THEN s.y ELSE 0 END;
 CREATE MACRO span_top(s)    AS CASE s.kind WHEN 'region' THEN s.y + s.h ELSE 1 END;
 
--- Does it stand anywhere? Not where its end is before its start, or is not a number, or its kind is unknown.
+-- Does it have a position? Not if its end is before its start, or is not a number, or its kind is unknown.
 CREATE MACRO is_place(s) AS
         span_axis(s.kind, s.page) IS NOT NULL
     AND COALESCE(isfinite(span_low(s)) AND isfinite(span_high(s)) AND span_high(s) > span_low(s), false)
     AND COALESCE(isfinite(span_bottom(s)) AND isfinite(span_top(s)) AND span_top(s) > span_bottom(s), false);
 
--- Does a citation say where in its document it stands, rightly or wrongly? Not one with a path alone, nor a caption.
+-- Does a citation state its place in the document, rightly or wrongly? Not one with a path alone, nor a caption.
 CREATE MACRO says_where(s) AS
         COALESCE(s.kind <> 'caption', false)
     OR (
@@ -187,11 +187,11 @@ CREATE MACRO says_where(s) AS
     );
 
 -- A list of spans as it is, where at least one of them says something; null where none does. A caption says that it
--- is one, and stands nowhere.
+-- is one, and has no position.
 CREATE MACRO n_usable_spans(j) AS len(list_filter(spans_in(j), lambda s: s.kind = 'caption' OR is_place(s)));
 CREATE MACRO usable_spans(j) AS CASE WHEN n_usable_spans(j) > 0 THEN CAST(j AS VARCHAR) END;
 
--- Do two chunks of one id stand at different places? What is not known contradicts nothing, and spelling does not matter.
+-- Are two chunks of one id at different places? What is not known contradicts nothing, and spelling does not matter.
 CREATE MACRO stands_elsewhere(a_doc, a_spans, b_doc, b_spans) AS
     CASE
         WHEN COALESCE(a_doc <> b_doc, false)                                               THEN true
@@ -208,7 +208,7 @@ CREATE MACRO has_bad_spans(j) AS
         ELSE n_usable_spans(j) < len(spans_in(j))
     END;
 
--- The hits of a stored row with what they say about where they stand; null where there are none.
+-- The hits of a stored row with what they state about their place; null if there are none.
 CREATE MACRO hits_in(j) AS
     TRY(from_json(CAST(j AS VARCHAR), '{
         "hits_top_k": [{

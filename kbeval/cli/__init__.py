@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from kbeval import __version__
-from kbeval.cli.answer import ANSWER
+from kbeval.cli.exit_code import EXIT_CODE
 from kbeval.cli.hints import HINTS
 from kbeval.errors import WANT_OF_MEMORY, DeprecatedMetricWarning, KbevalError
 from kbeval.util.text import shown
@@ -105,7 +105,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command and return its exit code: 0 success, 1 the check failed, 2 error, 130 interrupted."""
-    ANSWER.say(0)
+    EXIT_CODE.decide(0)
     HINTS.called(None)
     try:
         with _deprecations_as_lines():
@@ -116,7 +116,7 @@ def run(arguments: list[str]) -> int:
         code = stop.exit_code
     except SystemExit:
         # The reader closed the pipe, as `| head` does, and click exits. Not an error: keep the code decided so far.
-        code = ANSWER.code
+        code = EXIT_CODE.code
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("KBEVAL_DEBUG"):
             raise

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbeval.cli import common
-from kbeval.cli.answer import ANSWER
+from kbeval.cli.exit_code import EXIT_CODE
 from kbeval.util.text import counted, shown
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def check_command(runs: tuple[str, ...], ignore: tuple[str, ...], codes: bool, f
             looked_at = len(scoring.runs) + len({fault.run_id for fault in scoring.key_faults})
     found = [finding for finding in every if finding.code not in ignored]
     findings = [finding for finding in found if not finding.is_note]
-    ANSWER.say(1 if findings else 0)
+    EXIT_CODE.decide(1 if findings else 0)
     _print(found, form)
     _tell_ignored([finding for finding in every if finding.code in ignored])
     what = f"{counted(len(golden), 'golden query', 'golden queries')} and {counted(looked_at, 'run')}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbeval.cli import common
-from kbeval.cli.answer import ANSWER
+from kbeval.cli.exit_code import EXIT_CODE
 from kbeval.render.table import FORMATS
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def gate_command(run: str, form: str, **flags: Any) -> int:  # noqa: ANN401  (cl
             skip_bad_rows=flags["skip_bad_rows"],
         )
         found = check_gates(run, table, db=database, golden=settings.golden(), options=options)
-    code = ANSWER.say(0 if found.passed else 1)
+    code = EXIT_CODE.decide(0 if found.passed else 1)
     _print(found, form)
     for warning in found.warnings:
         common.warn(warning)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from kbeval.cli import common
-from kbeval.cli.answer import ANSWER
+from kbeval.cli.exit_code import EXIT_CODE
 
 
 @click.command("grounded")
@@ -36,7 +36,7 @@ def grounded_command(gold: str, trace: str, k: int, gates: str | None, **_: Any)
     with common.Progress() as progress:
         options = settings.score_options(on_step=progress.step)
         scores = score_trace(gold, trace, k=k, gates=limits, options=options)
-    code = ANSWER.say(0 if scores.found["pass"] else 1)
+    code = EXIT_CODE.decide(0 if scores.found["pass"] else 1)
     common.print_json(scores.found)
     for warning in scores.warnings:
         common.warn(warning)

@@ -58,7 +58,7 @@ class Prompt:
         self._target = target
         target.for_all = ".limit 0"
         self._steps = steps
-        self._history = History()
+        self._history = InputHistory()
         self._lines: list[str] = []
 
     def run(self) -> int:
@@ -228,7 +228,7 @@ def is_whole(text: str) -> bool:
     return last.endswith(";") and not (last[0] in "'\"$" and len(last) > 1)
 
 
-class History:
+class InputHistory:
     """The input history, kept across sessions. Failing to keep it is not an error."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from kbeval.storage.source import one_snapshot, stored_rubrics, stored_runs
 from kbeval.util.limits import as_stored, as_written, limit_text, side, telling, telling_change
 from kbeval.util.text import counted, did_you_mean
 
-# What may stand in the config file's [gates], and on the command line with dashes.
+# The keys of [gates] in the config file; on the command line they are written with dashes.
 LIMITS = ("min", "max", "max_drop", "min_scored")
 # Those that are on or off.
 SWITCHES = ("no_regressions", "not_worse")
@@ -174,7 +174,7 @@ def check_gates(
     golden: Golden | str | os.PathLike[str],
     options: CompareOptions | None = None,
 ) -> GateReport:
-    """Score a run, compare it with the baseline where the table names one, and hold it against its gates.
+    """Score a run, compare it with the baseline if the table names one, and check it against its gates.
 
     `table` is what [gates] in a config file may hold: {"min": {"hit_at_k.5": 0.8}, "max_missing": 0, …}. Its `baseline`
     may be `previous`, `~N` or `latest~N`: so many runs before the gated one in its suite.
@@ -310,7 +310,7 @@ def _scored(aggregate: AggregateMetrics, metric: str) -> int:
 
 
 def _value(aggregate: AggregateMetrics, name: str) -> Value:
-    """A number as stored, and exactly. One that was scored on no query is none, whatever stands in for it."""
+    """A number as stored, and exactly. One that was scored on no query is None, whatever is shown instead."""
     if name not in ABSTENTION_RATES and not _scored(aggregate, Name.parse(name).metric):
         return None, None
     value = aggregate.value(name)

@@ -31,7 +31,7 @@ _UNITS = {"line": "lines", "char": "characters", "byte": "bytes", "time": "ms"}
 
 
 def coarse_labels(session: Session) -> Iterator[str]:
-    """Runs whose hits are much smaller than the chunks that they are held against."""
+    """Runs whose hits are much smaller than the chunks that they are compared with."""
     session.need("label_sizes", "expected_spans")
     axes = [axis for (axis,) in session.rows("SELECT DISTINCT axis FROM expected_spans")]
     unit = _UNITS.get(axes[0], "units") if len(axes) == 1 else "units"

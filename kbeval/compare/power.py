@@ -1,6 +1,6 @@
 """How large would a difference have to be to be found? The size at which kbeval's own tests hold in 80 % of trials.
 
-*The model.* Another trial draws as many clusters anew, each a query or the queries of one group. Each changes with the
+*The model.* Another trial draws as many clusters again, each a query or the queries of one group. Each changes with the
 rate at which clusters changed here, by an amount drawn from the changes that were seen here, whatever their direction;
 and a share q of the changes goes one way. The true mean difference is then rate × mean amount × (2q - 1). The smallest
 detectable one belongs to the q at which the test holds in that direction four times out of five. Where even q = 1 does
@@ -183,7 +183,7 @@ def _share_by_flipping(sizes: Floats, chances: Floats, drawn: tuple[int, float],
     """
     generator = np.random.default_rng(_SEED)
     changes, chances_of_changes = _changes(*drawn)
-    # Numbers of changes that stand for all, each as probable as the next.
+    # Numbers of changes that represent all, each equally probable.
     places = np.searchsorted(np.cumsum(chances_of_changes), (np.arange(_NODES) + 0.5) / _NODES)
     places, weights = np.unique(np.minimum(places, len(changes) - 1), return_counts=True)
     up_to = np.cumsum(chances)

@@ -55,7 +55,7 @@ class QueryComparison:
 
 @dataclass(frozen=True)
 class Delta:
-    """One number in both runs, and what can be said about the difference."""
+    """One number in both runs, and the statistics of the difference."""
 
     name: str
     a: Number

@@ -1,7 +1,7 @@
 """Two runs → a report: is B better than A, where, why, and can one believe it.
 
 Chunk ids mean something only within one chunker version. Where the versions of the runs differ, both are matched by
-where their hits stand, and every number in the report is computed that way.
+where their hits are, and every number in the report is computed that way.
 """
 
 from __future__ import annotations
@@ -411,9 +411,9 @@ def _different_depths(scoring: Scoring, report: CompareReport) -> Iterator[str]:
 
 
 def _doubts(scoring: Scoring, report: CompareReport, common: int) -> Iterator[str]:
-    """What a reader must know before believing the numbers."""
+    """What a reader must know before trusting the numbers."""
     # With --missing zero each run has a number for every golden query, whether it was asked or not.
-    ((total,),) = scoring.session.rows("SELECT COUNT(DISTINCT query_id) FROM answered WHERE is_counted")
+    ((total,),) = scoring.session.rows("SELECT COUNT(DISTINCT query_id) FROM per_query WHERE is_counted")
     if not common:
         yield "the runs have no query in common, so nothing can be said about the difference"
     elif common < total:
@@ -429,5 +429,5 @@ def _doubts(scoring: Scoring, report: CompareReport, common: int) -> Iterator[st
     if by_doc:
         yield (
             f"{counted(by_doc, 'query', 'queries')} of {len(report.per_query):,} matched by document alone,"
-            " because it is not known where the expected chunks or the hits stand"
+            " because the place of the expected chunks or of the hits is not known"
         )

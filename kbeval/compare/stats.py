@@ -78,7 +78,7 @@ class Changes:
 
 @dataclass(frozen=True)
 class Significance:
-    """What can be said about a metric's difference, over the queries that have a value in both runs."""
+    """The statistics of a metric's difference, over the queries that have a value in both runs."""
 
     n: int
     # How many of them differ.
@@ -170,7 +170,7 @@ class Verdict:
     answer: str
     better: tuple[str, ...]
     worse: tuple[str, ...]
-    # The metric to speak of, and what can be said about it; None where nothing could be compared.
+    # The headline metric and its statistics; None if nothing could be compared.
     metric: str | None
     evidence: Significance | None
 
@@ -312,7 +312,7 @@ def _corrected(one: Significance, p_holm: float | None, family: int, same_as: st
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Holm's step-down correction: each p as it stands after having looked at all of them."""
+    """Holm's step-down correction: each p, corrected for the number of tests."""
     ordered = sorted(p_values.items(), key=lambda item: (item[1], item[0]))
     adjusted: dict[str, float] = {}
     worst = 0.0

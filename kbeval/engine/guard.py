@@ -96,7 +96,7 @@ def _checked(connection: duckdb.DuckDBPyConnection, statement: Any, known: Colle
     if kind != duckdb.StatementType.SELECT:
         msg = f"{kind.name.replace('_', ' ')} is not allowed: {_POSSIBLE}"
         raise UsageError(msg)
-    return _Reading(known).statement(text, _tree(connection, text))
+    return _Checker(known).statement(text, _tree(connection, text))
 
 
 def _explained(connection: duckdb.DuckDBPyConnection, text: str, known: Collection[str]) -> Statement:
@@ -123,7 +123,7 @@ def _tree(connection: duckdb.DuckDBPyConnection, text: str) -> Any:  # noqa: ANN
     return tree["statements"][0]
 
 
-class _Reading:
+class _Checker:
     """Walks over the parse tree and records what is read."""
 
     def __init__(self, known: Collection[str]) -> None:

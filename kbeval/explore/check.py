@@ -35,7 +35,7 @@ _LABELS = (
 # Labels that mean something where they are false or empty: the query should be refused.
 _SAY_BY_THEMSELVES = ("answerable", "expected_doc_ids")
 _EXAMPLES = 3
-# How findings are headed that say themselves what to do, and what remains to be said.
+# The headings of findings whose text already gives the advice, and the rest of the advice.
 _ABOUT_DOUBTS = {
     "unreadable-config": ("runs whose configuration cannot be read", "write a JSON object into config_snapshot_json"),
     "row-without-hits": (
@@ -135,7 +135,7 @@ def _key_faults(scoring: Scoring) -> Iterator[Finding]:
 def _undated_runs(scoring: Scoring) -> Finding:
     found = [f"{run.run_id}: {cut(run.created_at, 40)!r}" for run in scoring.runs if not run.is_dated]
     advice = (
-        "it is not known where they stand among the others, so 'latest' and names by place are refused:"
+        "their position among the others is not known, so 'latest' and names by position are refused:"
         " write created_at like 2026-03-01T14:00:00Z"
     )
     return _finding("undated-run", "runs whose created_at is not a time", advice, found)
@@ -173,7 +173,7 @@ def _guessed_chunkers(scoring: Scoring) -> Iterator[Finding]:
     yield _finding("guessed-chunker", "runs whose chunker had to be guessed", advice, guessed)
     named = [f"{run_id} ({version})" for run_id, version, source in found if source == "hits"]
     kind = "runs whose hits name the chunker, and not their configuration"
-    yield _finding("guessed-chunker", kind, f"nothing need be done; better {advice}", named, is_note=True)
+    yield _finding("guessed-chunker", kind, f"no action is needed; better {advice}", named, is_note=True)
 
 
 # --- labels ------------------------------------------------------------------------------------------
@@ -202,8 +202,8 @@ def _stale_chunks(scoring: Scoring) -> Iterator[Finding]:
     yield _earlier_chunks(scoring, [row for row in earlier if row[3]], current)
     yield _finding(
         "unplaced-chunks",
-        "expected chunks of which only the id is known",
-        f"they are not among the chunks of {current}, and it is not known where they stood: other chunks can be"
+        "expected chunks with nothing known but the id",
+        f"they are not among the chunks of {current}, and their place is not known: other chunks can be"
         " matched with them by document alone; label by expected_spans",
         [row[0] for row in earlier if not row[3]],
     )
@@ -216,7 +216,7 @@ def _earlier_chunks(scoring: Scoring, earlier: Sequence[tuple[Any, ...]], curren
     advice += (
         "runs made with that cannot hit them by id; leave out --match exact, or label by expected_spans"
         if by_ids
-        else "it is known where they stood, so they are matched by span and nothing need be done"
+        else "their place is known, so they are matched by span; no action is needed"
     )
     found = [row[0] for row in earlier]
     return _finding(
@@ -235,7 +235,7 @@ def _foreign_runs(scoring: Scoring) -> Finding:
     advice += (
         "these runs cannot hit them by id: leave out --match exact, or label by expected_spans"
         if by_ids
-        else "these runs are matched by where hits and labels stand, and nothing need be done"
+        else "these runs are matched by the places of hits and labels; no action is needed"
     )
     return _finding("foreign-run", "runs made with another chunker than the labels", advice, found, is_note=not by_ids)
 
@@ -309,7 +309,7 @@ def _malformed_spans(scoring: Scoring) -> Finding:
     found = [
         f"{run_id} {query_id}: hit {number}" for run_id, query_id, number in built_rows(scoring, "malformed_spans")
     ]
-    advice = "such a span says nothing about where the hit stands: give it a known kind, and an end after its start"
+    advice = "such a span does not give the place of the hit: give it a known kind, and an end after its start"
     return _finding("malformed-span", "hits with malformed source_spans", advice, found)
 
 

@@ -25,10 +25,10 @@ _MACRO = (
 
 
 class Comparisons:
-    """The comparisons that a session has by now."""
+    """The comparisons that a session has built so far."""
 
     def __init__(self, database: str | os.PathLike[str], options: ScoreOptions) -> None:
-        # A question is answered; what speaks against the comparison is said next to the answer.
+        # The query is answered; objections to the comparison are reported as warnings.
         self._options = CompareOptions(options, ignore_invariants=True, skip_bad_rows=True)
         self._database = database
         self._made: set[tuple[str, str]] = set()
@@ -58,7 +58,7 @@ class Comparisons:
         self._made.clear()
 
     def take_warnings(self) -> list[str]:
-        """What must be said next to the answers, once."""
+        """The warnings about the answers, each once."""
         found = list(self._warnings)
         self._warnings.clear()
         return found

@@ -57,7 +57,7 @@ class Explanation:
 
     run_id: str
     query_id: str
-    # The number's own name, `hit_at_k.5`; the metric's, where it stands for several.
+    # The number's own name, `hit_at_k.5`; the metric's, if it has several numbers.
     name: str
     metric: Metric
     metric_file: str

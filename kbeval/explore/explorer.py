@@ -94,7 +94,7 @@ class Explorer:
         self._whole: set[str] = set()
         self._warnings: dict[str, None] = {}
 
-    # The session and its snapshot are made when they are first needed, and anew when they are of no use any more.
+    # The session and its snapshot are created when they are first needed, and again when they are out of date.
 
     @property
     def scoring(self) -> StoredScoring:
@@ -125,13 +125,13 @@ class Explorer:
         return self.scoring.session
 
     def forget(self) -> None:
-        """Drop everything that was made; the next question starts anew."""
+        """Drop everything that was built; the next query starts from scratch."""
         self._open, self._is_released = None, False
         self._comparisons.forget()
         self._stack.close()
 
     def release(self) -> None:
-        """Let other programs write to the database until the next question. If they do, everything is read anew."""
+        """Let other programs write to the database until the next query. If they do, everything is read again."""
         if self._open is not None and not self._is_released:
             self._open.source.release()
             self._is_released = True
@@ -172,13 +172,13 @@ class Explorer:
         return bool(statement.compares) or any("golden_entries" in read_by(name) for name in statement.reads)
 
     def take_warnings(self) -> list[str]:
-        """What must be said next to the answers so far, each once."""
+        """The warnings about the answers so far, each once."""
         found = [*self._warnings, *self._comparisons.take_warnings(), *self._matched_otherwise()]
         self._warnings.clear()
         return found
 
     def _matched_otherwise(self) -> Iterator[str]:
-        """Runs whose hits are matched here in another way than in their stored numbers; said once."""
+        """Runs whose hits are matched here in another way than in their stored numbers; reported once."""
         if self._open is None or self._told_matching or "chunk_matches" not in self._open.session.built:
             return
         self._told_matching = True
@@ -215,7 +215,7 @@ class Explorer:
     def make(self, *names: str) -> None:
         """Make relations, unless they are there."""
         self._take_whole(names)
-        # What others hand in may depend on the labels; the stored tables do not.
+        # What is registered by others may depend on the labels; the stored tables do not.
         by_labels = {name for name in self.session.handed_in if not name.startswith("stored_")}
         if any(by_labels & {name, *read_by(name)} for name in names):
             self._read_labels()
@@ -243,11 +243,11 @@ class Explorer:
         except duckdb.InterruptException:
             raise
         except duckdb.Error as error:
-            # Questions read no files but those of the columnar copy: it was deleted.
+            # Queries read no files but those of the cache: it was deleted.
             is_lost = isinstance(error, duckdb.IOException)
             raise query_error(error) from error
         finally:
-            # However it ended: a transaction that failed must be ended too.
+            # A transaction that failed must be ended, too.
             with contextlib.suppress(duckdb.Error):
                 session.execute("ROLLBACK")
             if is_lost:
@@ -394,7 +394,7 @@ def _batch(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
         if not rows:
             break
         found += rows
-        # Its rows are much alike: one of them stands for all.
+        # Its rows are similar: one of them represents all.
         one = len(repr(rows[-1]))
         weight += one * len(rows)
         few = max(1, min(FEW_ROWS, (BATCH_CHARACTERS - weight) // one))
@@ -402,7 +402,7 @@ def _batch(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
 
 
 class Outline:
-    """The same relations over no runs at all: their columns and types, without reading a row of anybody's."""
+    """The same relations over no runs: their columns and types, without reading a stored row."""
 
     KEYS = (("result_no", "BIGINT"), ("run_id", "VARCHAR"), ("query_id", "VARCHAR"))
 

@@ -19,11 +19,11 @@ CODES = {
     "guessed-chunker": "runs whose chunker version had to be guessed, or is unknown, where there are several",
     "unknown-chunks": "expected chunks that nothing knows",
     "earlier-chunks": "expected chunks of an earlier chunker or index (a note, unless ids alone decide)",
-    "unplaced-chunks": "expected chunks that are not in the index, and of which it is not known where they stood",
+    "unplaced-chunks": "expected chunks that are not in the index, and whose place is not known",
     "foreign-run": "runs made with other chunks than the labels (a note, unless ids alone decide)",
     "reused-ids": "expected chunk ids that stood for different text in different versions of the index",
-    "unclear-ids": "runs whose chunk ids the index uses again for other text, where nothing tells which is meant",
-    "displaced-hits": "runs whose hits say that they stand elsewhere than the tables have their chunks",
+    "unclear-ids": "runs whose chunk ids the index uses again for other text, where it is not known which is meant",
+    "displaced-hits": "runs whose hits state another place than the tables have for their chunks",
     "contested-labels": "expected ids that a run and the tables use for different text, under different chunkers",
     "unreadable-config": "runs whose configuration cannot be read",
     "row-without-hits": "rows without the field hits_top_k, in runs that have it elsewhere",
@@ -34,7 +34,7 @@ CODES = {
     "malformed-span": "source_spans of hits that are not valid positions",
     "axis-mismatch": "labels by a kind of position that the hits near them do not have",
     "unmet-places": "expected_spans in a document that nothing knows, or beyond its end",
-    "unmet-supports": "gold supports of which no path is ever retrieved",
+    "unmet-supports": "gold supports whose path is never retrieved",
     "empty-supports": "golden queries whose gold_supports is an empty list, though they should be answered",
     "bare-supports": "gold supports without snippets, which every chunk under their headings matches (a note)",
     "unknown-docs": "expected documents that nothing knows",
@@ -43,7 +43,7 @@ CODES = {
     "row-without-query": "rows whose query is not in the golden file",
     "query-without-row": "golden queries that a run has no row for",
     "repeated-hit": "rankings that hold a chunk more than once",
-    "repeated-rank": "rankings in which a rank stands more than once",
+    "repeated-rank": "rankings in which a rank occurs more than once",
     "rank-gap": "rankings with gaps",
     "group-mismatch": "queries of one group that expect different documents",
 }
@@ -58,12 +58,12 @@ class Finding:
     count: int
     examples: tuple[str, ...]
     advice: str
-    # Worth knowing, and nothing need be done: it does not fail the check.
+    # Worth knowing, but no action is needed: it does not fail the check.
     is_note: bool = False
 
 
 def known_codes(codes: Iterable[str], origin: str) -> frozenset[str]:
-    """Codes as they are written. Raises UsageError where one is unknown; `origin` says where it is written."""
+    """Codes as they are written. Raises UsageError if one is unknown; `origin`: where they are written."""
     from kbeval.util.text import did_you_mean
 
     found = frozenset(codes)

@@ -1,7 +1,7 @@
 """A metric over time: the stored numbers of many runs, a series for each suite, without reading a single hit.
 
 A change is the exact difference to the run before that has a value, within one series. Where labels, definitions or
-matching changed between the two, the numbers do not compare: that is said, and no change is called better or worse.
+matching changed between the two, the numbers do not compare: this is reported, and no change is called better or worse.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 RUN_FIELDS = ("suite", "commit_hash", "chunker_version")
 NO_VALUE = "(none)"
 CHUNK_IDS = "chunk ids changed"
-# What must be the same for two numbers to compare, and what of the provenance says so.
+# What must be the same for two numbers to compare, and the field of the provenance that records it.
 _ASPECTS = {
     "labels changed": ("golden",),
     "definitions changed": ("metrics",),
@@ -60,7 +60,7 @@ class HistoryOptions:
 
 @dataclass(frozen=True)
 class Value:
-    """One number of a run. `better` is None where nothing changed, or it cannot be told."""
+    """One number of a run. `better` is None if nothing changed, or if it is not known."""
 
     value: Number
     change: Number = None
@@ -116,7 +116,7 @@ class History:
 
     @property
     def has_suites(self) -> bool:
-        """Must a series say of which suite it is?"""
+        """Must a series name its suite?"""
         return self.by == "suite" or len({one.suite for one in self.series}) > 1
 
     def label(self, series: Series) -> str:
@@ -294,7 +294,7 @@ def _label(value: Any) -> str:  # noqa: ANN401  (whatever JSON holds)
 
 
 def _points(entries: Sequence[_Entry], measured: Sequence[Measured]) -> Iterator[Point]:
-    """The runs of one series, each held against the one before that has what it takes."""
+    """The runs of one series, each compared with the closest one before that has the number."""
     before_value: dict[str, _Entry] = {}
     before_config: _Entry | None = None
     before_scored: _Entry | None = None
@@ -364,7 +364,7 @@ def _notes(
     *,
     left_out: bool,
 ) -> Iterator[str]:
-    """What must be said next to the numbers."""
+    """Warnings next to the numbers."""
     if unscored := [entry.run.run_id for entry in shown if not entry.scored]:
         have = "has" if len(unscored) == 1 else "have"
         yield (
@@ -415,7 +415,7 @@ def _mixed(series: Sequence[Series]) -> Iterator[str]:
 
 
 def _natural(text: str) -> list[tuple[bool, int, str]]:
-    """2 comes before 10, wherever in a name they stand."""
+    """2 comes before 10, wherever they are in a name."""
     parts = re.findall(r"([0-9]{1,15})|([^0-9]+)", text)
     return [(not number, int(number or 0), word) for number, word in parts]
 

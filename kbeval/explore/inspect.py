@@ -53,7 +53,7 @@ class Hit:
     is_support: bool
     # Where it came from, as the stored row says.
     path: str | None
-    # Where it stands: the source spans, as the row, the tables or the citation say.
+    # Its place: the source spans, from the row, the tables or the citation.
     spans: Sequence[Mapping[str, Any]]
     text: str | None
     labels: Sequence[Label]
@@ -152,7 +152,7 @@ def no_row(scoring: Scoring, query_id: str) -> UsageError:
 
 
 def _columns_for_a_query(scoring: Scoring) -> list[Name]:
-    """The numbers that say something about one query, in the order of the JSON; counts of queries do not."""
+    """The numbers that are defined for one query, in the order of the JSON; counts of queries do not."""
     order = {name: place for place, name in enumerate(CONTRACT)}
     metrics = [metric for metric in scoring.metrics if metric.aggregation != "count"]
     metrics.sort(key=lambda metric: (order.get(metric.name, len(order)), metric.name))

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from kbeval.metrics.catalogue import Metric
     from kbeval.scoring.scorer import Scoring
 
-# The columns that say whose a row is: all rows of a step have the same there.
+# The columns that identify the query of a row: the same in all rows of a step.
 KEYS = ("result_no", "run_id", "query_id")
 # A relation with more columns than this is shown with those alone that matter.
 MOST_COLUMNS = 9
 # Rows that are read of a step; a step that has more says how many.
 MOST_ROWS = 100
 ROW, ENTRY, OPTIONS = "stored row", "golden entry", "settings"
-# What sources hand in is the stored row itself, the golden entry, or a table that a relation of its own shows.
+# What sources provide is the stored row itself, the golden entry, or a table that has a relation of its own.
 _HANDED_IN = {"golden_entries": ENTRY, "settings": OPTIONS}
 _ROWS_AGAIN = re.compile(r"stored_(results|places|anchors)")
 
@@ -116,7 +116,7 @@ class Steps:
         if self._count(name):
             # Of a wide one that only connects others nothing would be shown.
             return len(self._columns(name)) <= MOST_COLUMNS or use.columns is None or not use.columns <= set(KEYS)
-        # A variant that reads nothing stands for what does not arise here.
+        # A variant that reads nothing is for what does not occur here.
         return is_empty and bool(self._relation(name).reads)
 
     def _uses(self, name: str, wanted: Columns) -> dict[str, Use]:
@@ -191,14 +191,14 @@ class Steps:
         is_wide = len(columns) > MOST_COLUMNS and _layer(name) != "matching"
         if (is_wide or _layer(name) == "stored" or name == OPTIONS) and wanted is not None:
             columns = [column for column in columns if column in wanted or column in ("position", "rank")]
-        # What is the same in all rows need not be said in each.
+        # What is the same in all rows is not repeated in each.
         return tuple(column for column in columns if column not in KEYS)
 
     def _relation(self, name: str) -> Relation:
         return relations()[self._session.variant_of(name) or name]
 
     def _known_columns(self, name: str) -> Sequence[str] | None:
-        """What sources hand in can be read once, and not even be asked for its columns then."""
+        """What sources provide can be read only once; not even its columns can be asked for."""
         return self._columns(name) if self._session.variant_of(name) or name == OPTIONS else None
 
     def _columns(self, name: str) -> list[str]:

@@ -19,7 +19,7 @@ FOLDERS = ("views", "totals", "grains", "stored", "labels", "places", "matching"
 _SCORES = ("scores", "query_scores")
 # Made for one pair of runs; `compare(a, b)` is there for any.
 _OF_A_PAIR = ("pairs", "moved_places", "compared", "tested_queries")
-# They hold only rows that are read from JSON just now; those of which a columnar copy is there never pass through them.
+# They hold only rows that were just read from JSON; rows in the cache never pass through them.
 _IN_PASSING = ("parsed", "parsed_hits")
 
 
@@ -33,7 +33,7 @@ class Table:
     description: str
     notes: str
     examples: tuple[str, ...] = ()
-    # Is it one of those that people ask about? `-- shown: yes` in its file says so.
+    # Is it one of those that SHOW TABLES lists? Marked by `-- shown: yes` in its file.
     is_shown: bool = False
 
 
@@ -41,7 +41,7 @@ class Table:
 COMPARE = Table(
     "compare(a, b)",
     "views",
-    "what became of each query between two runs, as `kbeval compare` tells it.",
+    "what became of each query between two runs, as `kbeval compare` reports it.",
     "",
     is_shown=True,
 )

@@ -48,11 +48,11 @@ FIRST_HEADLINES = {
 }
 _IN_ORDER = [Name.parse(name).metric for name in (*COUNTS, *(name for names in HEADLINES.values() for name in names))]
 
-Scored = tuple[str, str | None, AggregateMetrics]
+Row = tuple[str, str | None, AggregateMetrics]
 
 
 def score_table(
-    scored: Sequence[Scored],
+    scored: Sequence[Row],
     form: str,
     by: str | None,
     own: Iterable[str] = (),

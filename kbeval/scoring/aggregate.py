@@ -1,4 +1,4 @@
-"""Scores → aggregates: one JSON object a run, with the ledger of what was counted and where it came from."""
+"""Scores → aggregates: one JSON object per run, with the ledger of what was counted and where it came from."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ class BadRow:
 
 @dataclass
 class Scored:
-    """What scoring found: an aggregate a run, the slices that were asked for, and what to know about them."""
+    """The result of scoring: one aggregate per run, the requested slices, and warnings."""
 
     runs: list[Run]
     aggregates: dict[str, AggregateMetrics] = field(default_factory=dict)
     slices: dict[str, dict[str, AggregateMetrics]] = field(default_factory=dict)
     bad_rows: list[BadRow] = field(default_factory=list)
-    # Why runs of the database were left out: nothing can be said about them.
+    # Why runs of the database were left out: they have no numbers.
     key_faults: list[KeyFault] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    # What is worth knowing, and no reason for doubt.
+    # Worth knowing, but not a reason for doubt.
     notes: list[str] = field(default_factory=list)
     # What is stored along with the numbers; only there if it was asked for, see `score_runs`.
     spans: list[ChunkSpans] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Scored:
     row_marks: dict[str, RowMarks] = field(default_factory=dict)
 
     def bad_row_warning(self) -> list[str]:
-        """What to say where unreadable rows were scored all the same; nothing where there are none."""
+        """A warning if unreadable rows were scored nevertheless; empty if there are none."""
         if not self.bad_rows:
             return []
         return [f"{counted(len(self.bad_rows), 'unreadable row')} counted as failed, first {self.bad_rows[0]}"]
@@ -162,7 +162,7 @@ def store_scored(scored: Scored, *, db: str | os.PathLike[str], runs: Sequence[s
 
 def aggregate_runs(scoring: Scoring) -> Scored:
     """Compute every aggregate of every run in the session."""
-    scoring.build_scores()
+    scoring.build_query_scores()
     ledgers, abstention = run_ledgers(scoring), run_abstention(scoring)
     made_from = provenance(scoring.session, scoring.golden, scoring.options)
     labels = LabelVersions(scoring.session, scoring.golden, scoring.options, scoring.stored_versions)
@@ -251,7 +251,7 @@ def numbers_of(
         found: dict[int | None, Any] = {}
         scored = skipped = 0
         for column in metric.columns:
-            # A k that only another run of the session asked for says nothing about this one.
+            # A k that only another run of the session has does not apply to this one.
             if column.k is None or column.k in (*scoring.asked_ks[metric.name], k):
                 made_of, scored, skipped = totals.get(column.name, ([], 0, 0))
                 found[column.k] = _number(metric, made_of, scored)

@@ -1,9 +1,9 @@
 """What scoring again would change, and why: the definitions, the labels or the data.
 
-Between the stored number and the new one stand the numbers that would have come out if only some of the causes had
+Between the stored number and the new one are the numbers that would have resulted if only some of the causes had
 changed. They are computed, not guessed: with the labels that the stored numbers were made with, which the database
 keeps, and with the rows that they were made from, where the columnar copy still has them. What cannot be had is
-not taken apart, and said so: its causes share one step.
+not split, and this is reported: its causes share one step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Numbers = Mapping[str, Number]
 
 @dataclass(frozen=True)
 class Step:
-    """A part of the way from the stored numbers to the new ones: its causes, and the numbers after it."""
+    """One step from the stored numbers to the new ones: its causes, and the numbers after it."""
 
     causes: tuple[str, ...]
     after: Numbers
@@ -38,7 +38,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Movement:
-    """One number that moved, and how much of it is due to what."""
+    """One number that changed, and how much each cause contributed."""
 
     run_id: str
     metric: str
@@ -59,7 +59,7 @@ class Movement:
 
 @dataclass
 class Recomputed:
-    """Every run that would be scored again, with what would move."""
+    """Every run that would be scored again, and the numbers that would change."""
 
     due: Due
     scored: Scored
@@ -103,13 +103,13 @@ def _recompute(  # noqa: PLR0913  (as above)
     scored = score_runs(database, labels, list(due.reasons), options, to_store=to_store)
     stored = {run.run_id: run.aggregate() for run in due.runs}
     known = {run_id: numbers for run_id in due.reasons if (numbers := stored[run_id]) is not None}
-    ways = _Ways(database, labels, options, due, known)
-    queries = ways.changed_queries() if explain else {}
-    between = ways.steps() if explain else {}
+    attribution = _Attribution(database, labels, options, due, known)
+    queries = attribution.changed_queries() if explain else {}
+    between = attribution.steps() if explain else {}
     found = Recomputed(due, scored, queries=queries)
     for run_id, aggregate in known.items():
         now = scored.aggregates[run_id].numbers()
-        steps = [*between.get(run_id, ()), Step(tuple(ways.last_causes(run_id)), now)]
+        steps = [*between.get(run_id, ()), Step(tuple(attribution.remaining_causes(run_id)), now)]
         found.movements += _movements(run_id, aggregate.numbers(), steps)
     return found
 
@@ -135,11 +135,11 @@ def _entries(golden: Golden) -> dict[str, str]:
 
 
 def _different(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The names under which there is not the same in both, those that only one of them has included."""
+    """The keys whose values differ, including keys that only one of them has."""
     return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
 
 
-class _Ways:
+class _Attribution:
     """The states between the stored numbers and the new ones: first definitions change, then labels, then rows."""
 
     def __init__(
@@ -157,12 +157,12 @@ class _Ways:
         self._stored = stored
         self._causes = {run_id: list(due.reasons[run_id]) for run_id in stored}
 
-    def last_causes(self, run_id: str) -> list[str]:
-        """The causes that no step before has taken."""
+    def remaining_causes(self, run_id: str) -> list[str]:
+        """The causes that no step has accounted for yet."""
         return self._causes[run_id]
 
     def steps(self) -> dict[str, list[Step]]:
-        """What lies between, for each run that more than one thing changed for."""
+        """The steps in between, for each run with more than one cause."""
         found: dict[str, list[Step]] = {}
         several = [run_id for run_id, causes in self._causes.items() if len(causes) > 1]
         rows, labels = self._earlier
@@ -172,10 +172,10 @@ class _Ways:
             earlier = labels.get(golden_hash)
             # With the earlier labels and, where they changed, the earlier rows, only the rest has changed.
             if earlier is not None:
-                self._take(found, relabelled, earlier, rows, keep=(LABELS, DATA))
+                self._add_step(found, relabelled, earlier, rows, keep=(LABELS, DATA))
             # With the new labels and the earlier rows, all but the rows has.
             changed = [run_id for run_id in same if DATA in self._causes[run_id] and run_id in rows]
-            self._take(found, changed, self._golden, rows, keep=(DATA,))
+            self._add_step(found, changed, self._golden, rows, keep=(DATA,))
         return found
 
     def _made_with(self, run_id: str, what: str) -> str:
@@ -196,7 +196,7 @@ class _Ways:
         return found
 
     def _changed_rows(self) -> dict[str, list[str]]:
-        """The queries of runs whose stored row is another one than it was, is new, or is gone."""
+        """The queries of runs whose stored row was changed, added or deleted."""
         copied, _ = self._earlier
         before = self._marks(copied, copied) if copied else {}
         digests = {run_id: self._made_with(run_id, "rows") for run_id, why in self._causes.items() if DATA in why}
@@ -206,7 +206,7 @@ class _Ways:
         return {run_id: _different(marks, now.get(run_id, {})) for run_id, marks in before.items()}
 
     def _marks(self, run_ids: Iterable[str], earlier: Mapping[str, str] | None) -> dict[str, dict[str, int]]:
-        """What each row of runs is known by: as it is now, or with `earlier` as it was."""
+        """The mark of each row of the runs: of the current row, or with `earlier` of the earlier one."""
         found: dict[str, dict[str, int]] = {}
         with open_source(self._database, self._options) as (session, source):
             source.runs()
@@ -218,7 +218,7 @@ class _Ways:
 
     @functools.cached_property
     def _earlier(self) -> tuple[dict[str, str], dict[str, Golden]]:
-        """The rows and the labels that can still be had: digests of rows by run, labels by their hash."""
+        """The rows and the labels that are still available: digests of rows by run, labels by their hash."""
         with open_source(self._database, self._options) as (_, source):
             source.runs()
             rows = {run_id: self._made_with(run_id, "rows") for run_id, why in self._causes.items() if DATA in why}
@@ -230,7 +230,7 @@ class _Ways:
             {golden_hash: found for golden_hash, found in labels.items() if found is not None},
         )
 
-    def _take(
+    def _add_step(
         self,
         found: dict[str, list[Step]],
         run_ids: Sequence[str],
@@ -238,13 +238,13 @@ class _Ways:
         rows: Mapping[str, str],
         keep: Sequence[str],
     ) -> None:
-        """Score in a state in which all but `keep` has changed, and give those causes their step."""
+        """Score in a state in which everything but `keep` has changed, and add a step for those causes."""
         if not run_ids:
             return
         earlier = {run_id: rows[run_id] for run_id in run_ids if run_id in rows}
         scored = score_runs(self._database, golden, run_ids, self._options, earlier=earlier or None)
         for run_id in run_ids:
-            # Rows that cannot be had have changed in this state already.
+            # Rows that are no longer available have already changed in this state.
             left = [cause for cause in self._causes[run_id] if cause in keep and (cause != DATA or run_id in rows)]
             taken = tuple(cause for cause in self._causes[run_id] if cause not in left)
             if taken and left:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from kbeval.scoring.scorer import Scoring
 from kbeval.storage.run_config import config_of, eval_k
 
-# So many rankings of one length are not an accident: the run kept so many hits.
+# This many rankings of one length are not a coincidence: the run stored that many hits.
 _ENOUGH = 10
 
 
 def stored_depths(scoring: Scoring) -> dict[str, tuple[int, bool]]:
     """How deep each run goes that has hits, and whether it was cut there: by its configuration, or because all its
-    rankings end there. A run that asked for more hits than came back holds all that there are.
+    rankings end there. A run that requested more hits than were returned has all of them.
     """
     scoring.session.need("run_depths")
     found = {}

@@ -1,6 +1,6 @@
-"""What casts doubt on numbers that look exact: ids that mean something else, hits that nothing can be found in.
+"""What casts doubt on numbers that look exact: ids that mean something else, hits in which nothing can be found.
 
-Each doubt has the code of a finding of `kbeval check`. `score`, `compare` and `gate` say it next to the numbers.
+Each doubt has the code of a finding of `kbeval check`. `score`, `compare` and `gate` report it next to the numbers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def find_doubts(scoring: Scoring, *, thoroughly: bool = False) -> Iterator[Doubt
 
 
 def _unreadable_configurations(scoring: Scoring) -> Iterator[Doubt]:
-    # A comparison says it itself.
+    # A comparison reports it itself.
     if not scoring.together:
         for run in scoring.runs:
             if not is_readable(run):
@@ -53,7 +53,7 @@ def _unreadable_configurations(scoring: Scoring) -> Iterator[Doubt]:
 def _rows_without_hits(scoring: Scoring) -> Iterator[Doubt]:
     session = scoring.session
     session.need("results")
-    # Most runs have no such row, and then nothing is read for it.
+    # Most runs have no such row, and then nothing more is read.
     if not session.rows("SELECT 1 FROM results WHERE n_hits = 0 AND NOT failed LIMIT 1"):
         return
     session.need("rows_without_hits")
@@ -184,7 +184,7 @@ def _displaced(scoring: Scoring, *, thoroughly: bool) -> Iterator[Doubt]:
 
 
 def _stranger_docs(scoring: Scoring) -> Iterator[Doubt]:
-    """Runs that bring no expected document, where no hit is in a document that anything knows."""
+    """Runs that retrieve no expected document, and whose hits are all in unknown documents."""
     session = scoring.session
     session.need("doc_matches", "results", "runs")
     if not session.rows(
@@ -208,7 +208,7 @@ def _compared(hit: str, label: str, is_alike: bool) -> str:
 
 
 def _matched_by_document(scoring: Scoring) -> Iterator[Doubt]:
-    # A comparison says it for both runs at once.
+    # A comparison reports it for both runs at once.
     if scoring.together or not scoring.matching.places_matter:
         return
     scoring.session.need("doc_matches_only")
@@ -219,6 +219,6 @@ def _matched_by_document(scoring: Scoring) -> Iterator[Doubt]:
             "matched-by-document",
             run_id,
             f"{by_doc:,} of {counted(queries, 'query', 'queries')} (first {cut(first, 60)}) matched by document alone,"
-            " because it is not known where the expected chunks or the hits stand: any hit in the right document counts"
-            " as an expected chunk",
+            " because the place of the expected chunks or of the hits is not known: any hit in the right document"
+            " counts as an expected chunk",
         )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _ALLOWED = frozenset(
     (
         *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT", "FUNCTION"),
-        # How many columns a star stands for is looked at where the expression is tried.
+        # The number of columns that a star expands to is checked when the expression is tried.
         *("LAMBDA", "OPERATOR", "STAR", "TYPE"),
     )
 )
@@ -32,7 +32,7 @@ _REFUSED = {
 }
 # Functions that the engine calls consistent and that look at the clock or at itself, whatever it calls them.
 _OF_THE_MOMENT = re.compile(r"(current|get_current|pg)_.*|.*localtime(stamp)?|version|json_serialize_plan")
-# Called volatile so that it is not computed ahead of time: it gives no value at all.
+# Marked volatile so that it is not computed ahead of time; it gives no value.
 _HARMLESS = frozenset(("error",))
 # Aggregates whose value goes by the order of the rows, which is another one each time.
 _ORDERED = frozenset(
@@ -56,7 +56,7 @@ class Expressions:
         self._functions: dict[str, bool] = {}
 
     def fault(self, expression: str, grain: str) -> str | None:
-        """Why an expression is refused; None where it is not, and where it cannot be read: that is said elsewhere."""
+        """Why an expression is refused; None if it is not, or if it cannot be parsed: that is reported elsewhere."""
         found = self._parsed(f"SELECT (\n{expression}\n) AS value FROM {grain} GROUP BY result_no")
         if found is None:
             return None

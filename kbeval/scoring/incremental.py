@@ -1,6 +1,6 @@
 """Scoring a whole history: only what changed since it was scored, in steps that are each stored.
 
-Every stored number says what it was made from. Where that is still so, scoring would give the same bytes, and the
+Every stored number records what it was made from. If that has not changed, scoring would give the same bytes, and the
 run is left alone. Interrupted, the next call finds what was stored and goes on with the rest.
 """
 
@@ -32,19 +32,19 @@ from kbeval.storage.runs import KeyFault, Run, broken_runs, chosen_runs, key_fau
 from kbeval.storage.source import open_source
 from kbeval.util.text import counted
 
-# So many rows are scored and stored in one step. Rows that are parsed already cost nothing.
+# At most this many rows are scored and stored in one step. Cached rows are not counted.
 STEP_ROWS = 250_000
 _PARSED_WEIGHT = 0.15
 
 
 @dataclass
 class Due:
-    """Every stored run, and why those that must be scored again must be."""
+    """Every stored run, and the reasons why some must be scored again."""
 
     golden: Golden | str | os.PathLike[str]
     runs: list[Run]
     reasons: dict[str, list[str]] = field(default_factory=dict)
-    # Why stored runs are not among them, whose keys are not sound.
+    # Stored runs that were left out because their keys are invalid.
     key_faults: list[KeyFault] = field(default_factory=list)
 
     @property
@@ -99,7 +99,7 @@ def due_runs(
         if any(numbers is not None and by_places(numbers.provenance) for numbers in stored.values()):
             now |= of_places(session, options)
         judged = judges(session)
-        # Only where something is stored can anything have changed; their rows are looked at last, and all at once.
+        # Only stored numbers can be out of date. The rows are read last, all in one pass.
         scored = [run.run_id for run in due.runs if stored[run.run_id] is not None]
         rows = source.row_digests(session, scored)
         for run in due.runs:

@@ -1,6 +1,6 @@
 """How the hits of runs are matched.
 
-The rule itself is in `sql/matching/run_matching.sql`. Here it is found out when it need not be asked at all: mostly the
+The rule itself is in `sql/matching/run_matching.sql`. This module decides when it need not be evaluated: mostly the
 labels are the chunks of the one chunker that there is, and then neither the places nor the chunkers of hits matter.
 """
 
@@ -39,7 +39,7 @@ class Matching:
 
     @functools.cached_property
     def places_matter(self) -> bool:
-        """Does it matter for any run where hits and labels stand?"""
+        """Does the place of hits and labels matter for any run?"""
         if self._options.match == "span" or self._golden.has_span_labels:
             return True
         if self._options.match == "exact":
@@ -64,7 +64,7 @@ class Matching:
 
     @functools.cached_property
     def is_alike(self) -> bool:
-        """Is it clear without a look at any hit that the ids of labels and hits compare, or that nothing tells?"""
+        """Is it clear without reading any hit that the ids of labels and hits compare, or that this cannot be known?"""
         unnamed, named, labels = self._counts("n_runs_unnamed", "n_versions_named", "n_labels")
         if self._together and (named > 1 or (named and unnamed)):
             # Whether the chunkers of two runs differ is asked whatever the labels are.
@@ -124,6 +124,6 @@ class Matching:
 
     @functools.cached_property
     def sizes_missing(self) -> bool:
-        """Is there a hit of which neither its own count nor the tables tell how long it is?"""
+        """Is there a hit whose length is known neither from its own count nor from the tables?"""
         self._session.need("read_hits")
         return bool(self._session.rows("SELECT 1 FROM read_hits WHERE tokens IS NULL LIMIT 1"))

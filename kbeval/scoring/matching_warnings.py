@@ -1,4 +1,4 @@
-"""What must be said about how the hits of runs were matched with the labels."""
+"""Warnings and notes about how the hits of runs were matched with the labels."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def matching_warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
-    """Runs whose hits cannot be told right from wrong, for some queries or for all."""
+    """Runs in which it cannot be decided whether hits are expected ones, for some queries or for all."""
     for run_id, aggregate in scored.aggregates.items():
-        # Where nothing at all can be matched, `find_doubts` says why.
+        # If nothing can be matched, `find_doubts` reports why.
         if aggregate.provenance["matching"] != "none" and (unmatched := aggregate.ledger.get("unmatched")):
             yield (
                 f"run {run_id}: {counted(unmatched, 'query', 'queries')} cannot be matched, because neither the place"
@@ -27,7 +27,7 @@ def matching_warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
 
 
 def _complex_warnings(scoring: Scoring) -> Iterator[str]:
-    """Hits and labels with more regions, or more tangled ones, than can be held against each other."""
+    """Hits and labels with more regions, or more tangled ones, than can be compared."""
     if "complex_sets" not in scoring.session.built:
         return
     why = "has too many overlapping regions to be matched by spans; the document decides"
@@ -42,7 +42,7 @@ def _complex_warnings(scoring: Scoring) -> Iterator[str]:
 
 
 def _foreign_warnings(scoring: Scoring) -> Iterator[str]:
-    """Where ids are to decide whatever the labels are: runs that cannot hit most of what is expected."""
+    """If ids decide whatever the labels are: runs that cannot hit most of what is expected."""
     for run_id, version, foreign, expected, owner in _foreign_runs(scoring, "exact"):
         yield (
             f"run {run_id} was made with chunker {version}, but {foreign:,} of {expected:,} expected chunks are"

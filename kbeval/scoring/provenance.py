@@ -1,8 +1,8 @@
-"""What numbers were made from, so that it can be told later whether they are still what scoring would give.
+"""What numbers were made from, so that a later call knows whether scoring would still give them.
 
 Everything that a number depends on has a short digest: the stored rows with the run's configuration, the labels, the
 metric definitions, how hits were matched, the knowledge base that citations lead to and, where places decide, where
-the expected chunks stand: other runs' hits may tell.
+the expected chunks are: other runs' hits may state it.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def of_places(session: Session, options: ScoreOptions) -> dict[str, Any]:
 
 
 class LabelVersions:
-    """Whose chunks the labels are, where only hits of other runs tell: what `match = auto` then depends on."""
+    """Whose chunks the labels are, if this is known from hits of other runs only: then `match = auto` depends on it."""
 
     def __init__(
         self, session: Session, golden: Golden, options: ScoreOptions, stored_versions: Collection[str | None]
@@ -125,12 +125,12 @@ def by_places(provenance: Mapping[str, Any]) -> bool:
 
 
 def matched_by(provenance: Mapping[str, Any]) -> str | None:
-    """What decided which hits are right, in a word: `id`, or `span` for document and span; None where nothing says."""
+    """What decided which hits are correct, in a word: `id`, or `span` for document and span; None if not recorded."""
     return {"exact": "id", "span": "span"}.get(str(provenance.get("matching")))
 
 
 def _places(session: Session) -> str:
-    """Where labels stand, and hits that do not say it themselves."""
+    """The places of labels, and of hits that do not state their own."""
     session.need("expected_places", "indexed_places")
     return _shortened(digest_of(session, "FROM expected_places", "FROM indexed_places"))
 
@@ -155,6 +155,6 @@ def reasons(stored: AggregateMetrics | None, now: Mapping[str, Any]) -> list[str
     changed = [name for name in _REASONS if name not in left_out and made_from.get(name) != now.get(name)]
     found = dict.fromkeys(_REASONS[name] for name in changed)
     if PLACES in found and found.keys() & {LABELS, KNOWLEDGE_BASE, MATCHING, CONFIGURATION}:
-        # That has been said.
+        # Already reported.
         del found[PLACES]
     return list(found)

@@ -1,4 +1,4 @@
-"""What is odd about the rows that numbers are made from, and must be said next to the numbers."""
+"""Irregular rows behind the numbers, which are reported next to the numbers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 # Labels that are about what was retrieved.
 _OF_HITS = ("expected_chunk_ids", "expected_doc_ids", "expected_spans", "relevance", "gold_supports")
 
-# What follows where labels and hits are by different kinds of position.
+# What follows if labels and hits have different kinds of position.
 _BY_DOCUMENT = "the document alone decides there; store one kind of position with both"
 
 
 def row_warnings(scoring: Scoring) -> Iterator[str]:
     """What a reader of the numbers must know about the rows that they were made from, one line for each run."""
-    # Reading rows once more takes time, and is worth it only where something lacks in what was read of them.
+    # Reading rows again takes time, and is only useful if something was missing from them.
     if _something_lacks(scoring):
         for run_id, text in (*runs_without_hits(scoring), *misnamed_fields(scoring)):
             yield f"run {run_id}: {text}"
@@ -61,7 +61,7 @@ def built_rows(scoring: Scoring, relation: str, order: str = "ORDER BY ALL") -> 
 
 
 def runs_without_hits(scoring: Scoring) -> list[tuple[str, str]]:
-    """Runs in which no row has hits, nor says that there are none: run, and what to say about it."""
+    """Runs in which no row has hits, nor an empty list of hits: run, and a description."""
     other = {run_id: found for run_id, level, _, found, _, _ in _all_misnamed(scoring) if level == "row"}
     needed = any(scoring.golden.has(label) for label in _OF_HITS)
     return [
@@ -98,9 +98,9 @@ def misnamed_fields(scoring: Scoring) -> list[tuple[str, str]]:
 
 
 def idless_hits(scoring: Scoring) -> list[tuple[str, str, int]]:
-    """Hits that cannot be told apart from any other: run, query, place in the list."""
+    """Hits without an identity of their own: run, query, place in the list."""
     if scoring.golden.has("gold_supports") or "anchors" in scoring.systems:
-        # Those go by path and headings.
+        # Those are identified by path and headings.
         return []
     ((_, _, nameless),) = built_rows(scoring, "row_gaps")
     return built_rows(scoring, "hits_without_id") if nameless else []
@@ -113,12 +113,12 @@ def guessed_chunkers(scoring: Scoring) -> list[tuple[str, str | None, str | None
 
 
 def tied_rankings(scoring: Scoring) -> list[tuple[str, str, int]]:
-    """Rankings in which a rank stands more than once: run, query, and the first such rank."""
+    """Rankings in which a rank occurs more than once: run, query, and the first such rank."""
     return built_rows(scoring, "tied_rankings")
 
 
 def unmet_axes(scoring: Scoring) -> list[tuple[str, str]]:
-    """Labels that hits of a run cannot be held against: run, and what to say about it."""
+    """Labels that the hits of a run cannot be compared with: run, and a description."""
     if not scoring.matching.places_matter:
         return []
     found = [
@@ -127,7 +127,7 @@ def unmet_axes(scoring: Scoring) -> list[tuple[str, str]]:
     ]
     if not scoring.golden.has("expected_spans"):
         return found
-    # Where such a run has no hit near the answer, nothing need be decided, and the labels may be wrong all the same.
+    # If such a run has no hit near the answer, nothing needs to be decided, but the labels may still be wrong.
     told = {run_id for run_id, _ in found}
     unmet = [row for row in built_rows(scoring, "unmet_axes") if row[0] not in told]
     if not unmet:

@@ -55,7 +55,7 @@ def loaders(runs: Sequence[Run]) -> dict[str, Loader]:
                 "labels": "VARCHAR",
                 "matching": "VARCHAR",
             },
-            # Every spelling of a moment is one, which SQL would not know.
+            # Several spellings of a time are accepted, which SQL would not parse.
             lambda: [_details(run, place) for place, run in enumerate(sorted(runs, key=Run.order), start=1)],
         ),
         "step_pairs": _load_step_pairs,
@@ -108,12 +108,12 @@ def _table(name: str, columns: Mapping[str, str], rows: Callable[[], Iterable[tu
 
 
 def _stored(value: Any) -> Any:  # noqa: ANN401  (a cell)
-    """JSON may hold half a character, which no database takes."""
+    """JSON may contain an unpaired surrogate, which no database accepts."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else value
 
 
 def _numbers(run: Run) -> Iterator[tuple[Any, ...]]:
-    """The rows of `Scored.frame()`, from what is stored; none where that holds no number."""
+    """The rows of `Scored.frame()`, from the stored numbers; empty if there are none."""
     aggregate = run.aggregate()
     numbers = aggregate.numbers() if aggregate is not None else {}
     if aggregate is None or all(number is None for number in numbers.values()):

@@ -1,4 +1,4 @@
-"""What must be said next to the numbers of runs: what is missing from them, and what they do not mean."""
+"""Warnings next to the numbers of runs: what is missing from them, and what they do not mean."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
         for run in scoring.runs:
             if not run.is_dated:
                 when = cut(run.created_at, 40)
-                yield f"run {run.run_id}: created_at {when!r} is not a time: 'latest' and names by place are refused"
+                yield f"run {run.run_id}: created_at {when!r} is not a time: 'latest' and names by position are refused"
     left_out = "left out" if scoring.together else "left out (--missing zero counts them)"
     treated = "counted as zero" if scoring.options.missing == "zero" else left_out
     traces = {run.run_id for run in scoring.runs if imported_from(config_of(run)) == "grounded"}
@@ -73,7 +73,7 @@ def _queries_it_applies_to(scoring: Scoring) -> dict[str, list[int]]:
 def _null_warnings(
     scoring: Scoring, totals: Mapping[str, Totals], applies: Mapping[str, Sequence[int]]
 ) -> Iterator[str]:
-    """Metrics that are null for queries that they apply to: their means are over fewer queries than one would think."""
+    """Metrics that are null for queries that they apply to: their means cover fewer queries than expected."""
     suspects = {
         column.name
         for run_id, counts in applies.items()
@@ -108,12 +108,12 @@ def _null_warnings(
         )
 
 
-# Metrics that cannot change any more once k is beyond the last hit.
+# Metrics that no longer change once k is beyond the last hit.
 _BY_DEPTH = ("hit_at_k", "support_recall_any_at_k", "citation_recall_at_k", "recall_at_k_doc")
 
 
 def _depth_warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
-    """A k that lies beyond the hits that a run holds: the number says nothing new."""
+    """A k beyond the number of stored hits: the number adds no information."""
     groups: dict[tuple[str, int, tuple[int, ...]], list[str]] = {}
     extra = sorted(set(scoring.options.extra_ks))
     for run_id, (depth, is_cut) in stored_depths(scoring).items():
@@ -138,7 +138,7 @@ MISSING_TRACES = "counted as answered, with nothing in it"
 
 
 def gap_warnings(whose: str, golden: Golden, counts: tuple[int, int], treated: str, kept: str) -> Iterator[str]:
-    """What to say where run and golden file have different queries.
+    """Warnings if run and golden file have different queries.
 
     `whose`: the run's. `counts`: its rows, and those without a query. `treated`: what becomes of queries without a row.
     `kept`: and of rows without a query.

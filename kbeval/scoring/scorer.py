@@ -25,7 +25,7 @@ from kbeval.scoring import run_tables
 from kbeval.scoring.expressions import Expressions
 from kbeval.scoring.matching import Matching
 from kbeval.scoring.options import ScoreOptions
-from kbeval.scoring.variants import Situation, choices
+from kbeval.scoring.variants import Situation, choices, stored_choices
 from kbeval.storage.run_config import chunker_version, config_of, imported_from, own_k
 from kbeval.storage.runs import KeyFault, Run, broken_runs, chosen_runs, key_faults
 
@@ -56,13 +56,13 @@ class Scoring:
         """`stored`: every run of the source, if there are more than `runs`. `together`: as in `open_scoring`."""
         self.source: Source = source
         self.together = together
-        # Why other runs, which would have been among them, are not.
+        # Why runs that were asked for were left out.
         self.key_faults: list[KeyFault] = []
         self.golden = golden
         self.runs = list(runs)
         self.options = options
         self.systems = {system for run in runs if (system := imported_from(config_of(run))) is not None}
-        # A run's own k is computed for all and kept for that run: its numbers do not depend on its company.
+        # A run's own k is computed for all runs and kept for that run only: numbers do not depend on other runs.
         own_ks = {k for run in runs if (k := own_k(config_of(run))) is not None}
         # Each own rubric that runs were judged by is a metric.
         self.rubrics = source.rubrics()
@@ -82,10 +82,11 @@ class Scoring:
         session.add_loaders(run_tables.loaders(self.runs))
         self.stored_versions = {chunker_version(config_of(run)) for run in (runs if stored is None else stored)}
         self.matching = Matching(session, golden, options, self.stored_versions, together=together)
-        session.add_choices(choices(Situation(session, golden, self.systems, self.matching, bool(self.rubrics))))
+        situation = Situation(session, golden, self.systems, self.matching, bool(self.rubrics))
+        session.add_choices(stored_choices() | choices(situation))
 
     def _can_apply(self, metric: Metric) -> bool:
-        """Is there anything here that it could be about? What is not would be left out anyway, and takes time."""
+        """Is there anything that it could apply to? If not, it is not computed, which saves time."""
         if metric.system is not None and metric.system not in self.systems:
             return False
         return metric.labels is None or self.golden.has(metric.labels)
@@ -117,13 +118,13 @@ class Scoring:
         except duckdb.InterruptException:
             raise
         except duckdb.Error as error:
-            # The names were right but a value was not, and only the user's own metrics can do that.
+            # The names were right but a value was not; only user-defined metrics can cause this.
             for metric in own:
                 self._check(metric, "")
             raise MetricError(f"the metrics cannot be computed together: {first_line(error)}") from error
 
     def _check_one_row_a_query(self, own: Sequence[Metric]) -> None:
-        """An expression that gives several rows would multiply everybody's numbers."""
+        """An expression that gives several rows would multiply the rows of every other metric."""
         ((scores, queries),) = self.session.rows(
             "SELECT (SELECT COUNT(*) FROM query_scores), (SELECT COUNT(*) FROM per_query)"
         )
@@ -161,7 +162,7 @@ class Scoring:
             with contextlib.suppress(MetricError):
                 self._try(metric, "", f"DESCRIBE {_value_sql(expression, PER_QUERY, is_aggregate=is_aggregate)}")
                 return is_aggregate
-        # It does not work either way, and `_check` says why.
+        # It does not work either way; `_check` reports why.
         return False
 
     def _scores_sql(self) -> str:
@@ -282,6 +283,7 @@ def open_scoring(  # noqa: PLR0913  (what to open, and how)
         if check_runs is not None:
             check_runs(chosen)
         source.feed(session, [run.run_id for run in chosen], earlier)
+        session.add_choices(stored_choices())
         if golden is None:
             golden = Golden("", ())
         # While the engine builds relations that need no labels, Python reads the golden file.

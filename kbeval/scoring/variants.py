@@ -1,7 +1,7 @@
-"""Which variant of a relation a scoring takes: the one rule for all of them.
+"""Which variant of a relation a scoring uses: one rule for all of them.
 
 A relation may have several files, `hit_places.sql` and `hit_places@ids.sql`: the same columns, made with less work
-where that will do. What is asked for here is asked when the relation is first needed.
+where that is sufficient. A rule is evaluated when its relation is first needed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Situation(NamedTuple):
         return not self.matching.sizes_missing
 
     def ids_compare(self) -> bool:
-        """It is clear without a look at any hit that the ids of labels and hits compare, or that nothing tells."""
+        """It is clear without reading any hit that the ids of labels and hits compare, or that this cannot be known."""
         return self.matching.is_alike
 
     def chunkers_are_configured(self) -> bool:
@@ -83,7 +83,7 @@ class Situation(NamedTuple):
         return bool(versions == 1 and not unknown)
 
 
-# Relation, its variant, and when that will do.
+# Relation, its variant, and when that is sufficient.
 RULES: tuple[tuple[str, str, Callable[[Situation], bool]], ...] = (
     ("anchor_checks", "none", Situation.has_no_anchors),
     ("support_hits", "none", Situation.has_no_anchors),
@@ -111,8 +111,39 @@ RULES: tuple[tuple[str, str, Callable[[Situation], bool]], ...] = (
 VARIED = frozenset(relation for relation, _, _ in RULES)
 
 
+def chunks_stay_in_place(session: Session) -> bool:
+    """The table has every kept chunk that it names at the place that was kept, in the same words."""
+    session.need("chunks", "kept_chunks")
+    return not session.rows(
+        "SELECT 1 FROM kept_chunks AS a JOIN chunks AS c USING (chunk_id, chunker_version, policy_hash)"
+        " WHERE a.doc_id <> c.doc_id OR a.spans_text <> c.spans_text LIMIT 1"
+    )
+
+
+def nothing_moved(session: Session) -> bool:
+    """As above, asked once."""
+    session.need("moved_chunks")
+    return session.variant_of("moved_chunks") == "moved_chunks@none"
+
+
+# As RULES, for what follows from the stored tables alone: known before the labels are read.
+STORED_RULES: tuple[tuple[str, str, Callable[[Session], bool]], ...] = (
+    ("moved_chunks", "none", chunks_stay_in_place),
+    ("known_places", "settled", nothing_moved),
+)
+
+
+def stored_choices() -> dict[str, Choice]:
+    """As `choices`, for the relations of STORED_RULES."""
+
+    def choose(variant: str, will_do: Callable[[Session], bool]) -> Choice:
+        return lambda session: variant if will_do(session) else None
+
+    return {relation: choose(variant, will_do) for relation, variant, will_do in STORED_RULES}
+
+
 def choices(situation: Situation) -> dict[str, Choice]:
-    """For each relation that has a variant, how to find out whether that will do."""
+    """For each relation that has a variant, how to decide whether it is sufficient."""
 
     def choose(variant: str, will_do: Callable[[Situation], bool]) -> Choice:
         return lambda _: variant if will_do(situation) else None

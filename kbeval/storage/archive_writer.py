@@ -27,11 +27,20 @@ from kbeval.errors import DatabaseError, UsageError
 from kbeval.golden import Golden
 from kbeval.storage.archive_scores import SCORES
 from kbeval.storage.kept_configs import without_secrets_of
-from kbeval.storage.manifest import NAME, RUNS, Manifest, RunFolder, folder_name, is_archive, is_own, read_manifest
+from kbeval.storage.manifest import (
+    MANIFEST_FILE,
+    RUNS,
+    Manifest,
+    RunFolder,
+    folder_name,
+    is_archive,
+    is_own,
+    read_manifest,
+)
 from kbeval.storage.options import ReadOptions
 from kbeval.storage.parts import (
     ALWAYS,
-    MANIFEST,
+    PART_FILE,
     ROW_BITS,
     PartFile,
     PartRun,
@@ -285,7 +294,7 @@ def _draft(folder: Path) -> Iterator[Path]:
 
 
 def _place(folder: Path) -> RunFolder:
-    return RunFolder(folder.name, sha256_of(folder / MANIFEST))
+    return RunFolder(folder.name, sha256_of(folder / PART_FILE))
 
 
 def _steps(runs: Sequence[Run]) -> Iterator[list[Run]]:
@@ -355,7 +364,7 @@ def _tidy(new: Manifest) -> None:
     with locked(new.folder / RUNS, exclusive=True) as nobody_reads:
         if not nobody_reads:
             return
-        named = {NAME, *new.names(), *new.before}
+        named = {MANIFEST_FILE, *new.names(), *new.before}
         for path in (*new.folder.iterdir(), *(new.folder / RUNS).iterdir()):
             if path.relative_to(new.folder).as_posix() in named or not is_own(path, new.folder):
                 continue

@@ -32,8 +32,8 @@ from kbeval.storage.cache_index import LOCK, TAG, Known, cache_folder, read_know
 from kbeval.storage.digests import NO_ROWS, digests
 from kbeval.storage.parts import (
     ALWAYS,
-    MANIFEST,
     MORE,
+    PART_FILE,
     Part,
     PartRun,
     copied,
@@ -134,7 +134,7 @@ class Cache:
                 self._parts.remove(part)
                 # Current readers are not disturbed, new ones ignore it, and `_tidy` deletes the rest.
                 with contextlib.suppress(OSError):
-                    (part.folder / MANIFEST).unlink(missing_ok=True)
+                    (part.folder / PART_FILE).unlink(missing_ok=True)
 
     def is_lost(self, choice: Choice) -> bool:
         """Was a part that is being read deleted or truncated?"""

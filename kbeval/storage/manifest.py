@@ -21,10 +21,10 @@ import duckdb
 
 from kbeval import __version__
 from kbeval.errors import DatabaseError
-from kbeval.storage.parts import MANIFEST, Part, PartFile, definitions, read_part, sha256_of
+from kbeval.storage.parts import PART_FILE, Part, PartFile, definitions, read_part, sha256_of
 from kbeval.util.files import write_whole
 
-NAME = "manifest.json"
+MANIFEST_FILE = "manifest.json"
 FORMAT = 1
 RUNS = "runs"
 # The tables that all runs share: eval_runs, the knowledge base, what kbeval keeps in the database, the labels.
@@ -41,7 +41,9 @@ TABLES = (
 )
 _NOT_PLAIN = re.compile(r"[^A-Za-z0-9._-]+")
 _OWN_FOLDER = re.compile(r"[A-Za-z0-9._-]+-[0-9a-f]{8}-[0-9a-f]{12}-[0-9a-f]{6}")
-_OWN_FILE = re.compile(rf"({'|'.join(TABLES)})-[0-9a-f]{{12}}\.parquet|draft-[a-z0-9_]{{8}}|\.{re.escape(NAME)}\..+")
+_OWN_FILE = re.compile(
+    rf"({'|'.join(TABLES)})-[0-9a-f]{{12}}\.parquet|draft-[a-z0-9_]{{8}}|\.{re.escape(MANIFEST_FILE)}\..+"
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Manifest:
         place = self.runs[run_id]
         folder = self.folder / RUNS / place.name
         try:
-            is_ours = sha256_of(folder / MANIFEST) == place.sha256
+            is_ours = sha256_of(folder / PART_FILE) == place.sha256
         except OSError:
             is_ours = False
         part = read_part(folder, any_version=True) if is_ours else None
@@ -100,7 +102,7 @@ class Manifest:
         if self._as_text() == old.text:
             return
         self.before = [name for name in old.names() if name not in self.names()]
-        write_whole(self.folder / NAME, self._as_text())
+        write_whole(self.folder / MANIFEST_FILE, self._as_text())
 
     def _as_text(self) -> str:
         found = {
@@ -126,13 +128,13 @@ def damaged(folder: Path, what: str) -> DatabaseError:
 
 def is_archive(folder: Path) -> bool:
     """Is it a folder that `kbeval archive` wrote?"""
-    return (folder / NAME).is_file()
+    return (folder / MANIFEST_FILE).is_file()
 
 
 def read_manifest(folder: Path) -> Manifest:
     """The contents of an archive."""
     try:
-        text = (folder / NAME).read_text(encoding="utf-8")
+        text = (folder / MANIFEST_FILE).read_text(encoding="utf-8")
         found = json.loads(text)
         if found["format"] != FORMAT:
             msg = f"{folder} was written by another version of kbeval (format {found['format']!r}); use that version"
@@ -153,7 +155,7 @@ def read_manifest(folder: Path) -> Manifest:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         msg = (
-            f"{folder} is a damaged archive: its {NAME} cannot be read; restore it from a backup,"
+            f"{folder} is a damaged archive: its {MANIFEST_FILE} cannot be read; restore it from a backup,"
             " or delete that file and archive the database again"
         )
         raise DatabaseError(msg) from error

@@ -28,7 +28,7 @@ MORE = ("hit_claims", "anchor_rows")
 _WITH_RUN_ID = ("results", "bad_rows")
 
 FORMAT = 1
-MANIFEST = "part.json"
+PART_FILE = "part.json"
 _FILE_NAME = re.compile(r"[a-z_]+(-\d+)?\.parquet")
 # The low bits of a row's number are the number of the stored row, the high bits that of the session that read it.
 ROW_BITS = 32
@@ -129,7 +129,7 @@ def read_part(folder: Path, *, any_version: bool = False) -> Part | None:
     `any_version`: for callers that only need the rows and their digest.
     """
     try:
-        found = read_sealed(folder / MANIFEST)
+        found = read_sealed(folder / PART_FILE)
         if found["format"] != FORMAT or (found["definitions"] != definitions() and not any_version):
             return None
         return Part(
@@ -170,7 +170,7 @@ def finish_part(folder: Path, final: Path, runs: Mapping[str, PartRun]) -> Part:
             relation: [[file.name, file.size, file.sha256] for file in found] for relation, found in files.items()
         },
     }
-    write_sealed(folder / MANIFEST, manifest)
+    write_sealed(folder / PART_FILE, manifest)
     folder.rename(final)
     return Part(final, runs, files)
 
@@ -181,7 +181,7 @@ def remove(folder: Path) -> None:
         folder.unlink(missing_ok=True)
         return
     with contextlib.suppress(OSError):
-        (folder / MANIFEST).unlink(missing_ok=True)
+        (folder / PART_FILE).unlink(missing_ok=True)
     shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -1,10 +1,10 @@
 -- label_chunks: each expected chunk, and what knows it.
 -- columns: chunk_id, is_indexed (the table `chunks` has it now), is_known (it was kept when runs were scored, or a hit
---          names it), is_placed (it is known where it stood), chunker_version (one that knew it; null: unknown)
+--          names it), is_placed (its place is known), chunker_version (one that knew it; null: unknown)
 -- kind: view
 WITH kept AS (
     SELECT chunk_id, MAX(NULLIF(chunker_version, '')) AS chunker_version
-    FROM archived_chunks
+    FROM kept_chunks
     GROUP BY chunk_id
 ),
 

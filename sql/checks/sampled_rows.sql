@@ -1,4 +1,4 @@
--- sampled_rows: a few stored rows of each run to look into: some that look odd in one way or another, and one that
+-- sampled_rows: a few stored rows of each run to look into: some that look unusual in some way, and one that
 -- does not.
 -- columns: run_id, query_id
 -- kind: table

@@ -1,6 +1,6 @@
--- tied_rankings: rankings in which a rank stands more than once.
+-- tied_rankings: rankings in which a rank occurs more than once.
 -- columns: run_id, query_id, rank (the first such rank)
--- kind: view
+-- kind: table
 SELECT r.run_id, r.query_id, MIN(h.stored_rank) AS rank
 FROM hits AS h
 JOIN results AS r ON r.result_no = h.result_no

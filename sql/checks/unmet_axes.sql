@@ -1,5 +1,5 @@
 -- unmet_axes: labels that no hit of a run can meet, because none of their kinds of position is used by its hits or by a
--- known chunk. Where nothing says where it stands, nothing is said.
+-- known chunk. If its place is not known, it is not listed.
 -- columns: run_id, axis, query_id (the first of them), n_queries
 -- kind: view
 WITH met AS (

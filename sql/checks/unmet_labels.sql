@@ -1,4 +1,4 @@
--- unmet_labels: for each run the queries in which hits near the answer stand by other kinds of position than the answer,
+-- unmet_labels: for each run the queries in which hits near the answer have other kinds of position than the answer,
 -- so that the document alone decides.
 -- columns: run_id, place_kind, hit_kind, query_id (the first of them), n_queries
 -- kind: view

@@ -72,7 +72,7 @@ SELECT
     x.b_hit_rank,
     CONCAT_WS(
         '; ', x.movement, x.presence, x.failure,
-        -- 'rank 1→2' has said it already.
+        -- 'rank 1→2' states it already.
         CASE WHEN x.ranking NOT IN ('ranked lower', 'ranked higher', 'now retrieved') THEN x.ranking END,
         x.places, x.refusal, x.rules, x.citations, x.configuration
     )                   AS note,

@@ -9,7 +9,7 @@ SELECT
     DENSE_RANK() OVER (ORDER BY COALESCE(k.cluster_id, a.query_id)) AS cluster_no,
     p.matching
 FROM comparison AS c
-JOIN answered AS a ON a.run_id = c.run_a AND a.is_counted
-JOIN answered AS b ON b.run_id = c.run_b AND b.is_counted AND b.query_id = a.query_id
+JOIN per_query AS a ON a.run_id = c.run_a AND a.is_counted
+JOIN per_query AS b ON b.run_id = c.run_b AND b.is_counted AND b.query_id = a.query_id
 LEFT JOIN clusters AS k ON k.query_id = a.query_id
 LEFT JOIN pairs AS p ON p.query_id = a.query_id

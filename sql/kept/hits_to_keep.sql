@@ -1,7 +1,7 @@
 -- hits_to_keep: chunks that only the stored hits know, with what their source_spans say; where they disagree, the one that
 -- sighted_chunks would choose. A citation is not kept: it may be a part of the chunk alone.
 -- columns: chunk_id, chunker_version, policy_hash, doc_id, spans_text, tokens
--- kind: view
+-- kind: table
 SELECT
     h.chunk_id,
     COALESCE(h.chunker_version, '')          AS chunker_version,

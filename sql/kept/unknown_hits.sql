@@ -1,4 +1,4 @@
--- unknown_hits: chunks that hits name and that neither the table `chunks` nor the archive knows.
+-- unknown_hits: chunks that hits name and that neither the table `chunks` nor the kept spans know.
 -- columns: chunk_id, chunker_version
 -- kind: table
 SELECT h.chunk_id, h.chunker_version

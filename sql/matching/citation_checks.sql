@@ -30,7 +30,7 @@ real_documents AS (
 SELECT
     c.result_no,
     c.citation_no,
-    -- Where several documents share the path, any of them will do.
+    -- If several documents share the path, any of them is sufficient.
     MAX(
         CASE
             WHEN c.is_malformed         THEN 0

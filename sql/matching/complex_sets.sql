@@ -1,4 +1,4 @@
--- complex_sets: the places and hits whose regions are too many, or overlap too much, to be held against others.
+-- complex_sets: the places and hits whose regions are too many, or overlap too much, to be compared with others.
 -- columns: owner, major, minor (as in span_sets)
 -- kind: table
 --

@@ -1,4 +1,4 @@
--- correct_hits: the hits that answer their query. A chunk that comes back twice counts once, at its best rank.
+-- correct_hits: the hits that answer their query. A chunk that is returned more than once counts once, at its best rank.
 -- columns: result_no, position, rank
 -- kind: table
 SELECT result_no, MIN(position) AS position, rank

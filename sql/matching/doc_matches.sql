@@ -18,7 +18,7 @@ SELECT result_no, position, rank
 FROM best
 WHERE n = 1
 
--- Only what came back twice needs a second look: where did it stand at its best rank?
+-- Only what was returned more than once needs a second look: where was it at its best rank?
 UNION ALL
 SELECT b.result_no, MIN(f.position), b.rank
 FROM best AS b

@@ -1,4 +1,4 @@
--- id_matches: the hits that are an expected chunk. A chunk that comes back twice counts once, at its best rank.
+-- id_matches: the hits that are an expected chunk. A chunk that is returned more than once counts once, at its best rank.
 -- columns: result_no, position, rank, place (the chunk's id)
 -- kind: table
 WITH found AS (
@@ -17,7 +17,7 @@ SELECT result_no, position, rank, chunk_id AS place
 FROM best
 WHERE n = 1
 
--- Only what came back twice needs a second look: where did it stand at its best rank?
+-- Only what was returned more than once needs a second look: where was it at its best rank?
 UNION ALL
 SELECT b.result_no, MIN(f.position), b.rank, b.chunk_id
 FROM best AS b

@@ -4,9 +4,9 @@
 --          document of what is expected is known, or because it is not clear which chunks the hits are)
 -- kind: table
 --
--- Overlap decides where it is known where the answer stands and where the hits in its documents stand, and where that can
--- be held against each other: it is not too complex, and each hit shares a kind of position with each expected place in
--- its document. Otherwise the document decides about the whole query: a hit by bytes that is not held against a label
+-- Overlap decides if it is known where the answer is and where the hits in its documents are, and if these can
+-- be compared: it is not too complex, and each hit shares a kind of position with each expected place in
+-- its document. Otherwise the document decides about the whole query: a hit by bytes that is not compared with a label
 -- by lines would be a miss without evidence. Runs that are compared are matched the same way, so one that does not
 -- know takes the other with it.
 WITH placed AS (

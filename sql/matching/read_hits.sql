@@ -26,7 +26,7 @@ read AS (
        OR (h.rank = f.rank AND h.position <= f.position)
 ),
 
--- Only what came back twice needs a second look: which appearance is the first?
+-- Only what was returned more than once needs a second look: which appearance is the first?
 appearances AS (
     SELECT
         r.*,

@@ -1,4 +1,4 @@
--- rule_checks: every answer held against every rule of its query.
+-- rule_checks: every answer, checked against every rule of its query.
 -- columns: result_no, needle, must_contain (false: forbidden), is_kept
 -- kind: view
 SELECT

@@ -1,4 +1,4 @@
--- rule_matches: how many answer rules each answer was held against, and how many it broke.
+-- rule_matches: how many answer rules each answer was checked against, and how many it broke.
 -- columns: result_no, n_rules, n_rules_broken
 -- kind: table
 SELECT

@@ -1,12 +1,12 @@
 -- run_matching: how the hits of each run are matched with expected chunks, and why.
 -- columns: run_id, chunker_version, version_source, policy_hash, is_current, is_earlier (as in run_chunkers), n_expected (labels that
 --          name a chunk), n_foreign (those that are chunks of another chunker or of another index), n_unclear (those whose
---          id was used again for other text, where nothing tells which of the two the run means), owner (a chunker
+--          id was used again for other text, where it is unknown which of the two the run means), owner (a chunker
 --          version that a foreign chunk is of, or null), is_nameless (most of the run's hits name no chunk),
 --          matching ('exact': by id, 'span': by document and span, 'none': nothing can decide)
 -- kind: table
 -- shown: yes
--- variants: alike, where it is clear without a look at any hit that ids compare, or that nothing tells
+-- variants: alike, where it is clear without reading any hit that ids compare, or that this cannot be known
 --
 -- An expected chunk is a run's own when a place of that id is known under the run's version and policy (in the table as
 -- it is now where the run was made with that, and not only there where the run was made with an earlier one), and the
@@ -36,7 +36,7 @@ judged AS (
                 WHEN k.chunk_id IS NULL OR k.chunker_version <> g.chunker_version              THEN 0
                 WHEN k.policy_hash <> '' AND k.policy_hash <> COALESCE(g.policy_hash, k.policy_hash) THEN 0
                 WHEN g.is_current AND NOT k.is_in_table                                        THEN 0
-                -- A chunk that stands where it stood is of both indexes.
+                -- A chunk that has not moved is of both indexes.
                 WHEN g.is_earlier AND k.is_in_table AND NOT g.names_reused                     THEN 0
                 WHEN t.chunk_id IS NULL                                                        THEN 1
                 -- Known under the same name, and at another place: the id was used again.

@@ -1,4 +1,4 @@
--- span_sets: the spans that are held against each other: those of expected places and of the hits near them.
+-- span_sets: the spans that are compared with each other: those of expected places and of the hits near them.
 -- columns: owner ('hit' or 'place'), major, minor (a hit's result_no and position, a place's query_id and name),
 --          axis, low, high, bottom, top
 -- kind: table

@@ -8,7 +8,7 @@
 WITH indexed AS (
     SELECT chunker_version, policy_hash FROM chunks
     UNION
-    SELECT chunker_version, policy_hash FROM archived_chunks WHERE seen_in = 'chunks'
+    SELECT chunker_version, policy_hash FROM kept_chunks WHERE seen_in = 'chunks'
 )
 
 SELECT
@@ -26,7 +26,7 @@ SELECT
     )                                                         AS n_policies,
     (
         SELECT COUNT(DISTINCT policy_hash)
-        FROM (SELECT policy_hash FROM chunks UNION SELECT policy_hash FROM archived_chunks) AS policies
+        FROM (SELECT policy_hash FROM chunks UNION SELECT policy_hash FROM kept_chunks) AS policies
         WHERE policy_hash <> ''
     )                                                         AS n_policies_of_chunks,
     (SELECT COUNT(*) FROM expected_chunks)                    AS n_labels,
@@ -35,20 +35,12 @@ SELECT
     )                                                         AS n_labels_unknown,
     (
         SELECT COUNT(*)
-        FROM archived_chunks
+        FROM kept_chunks
         WHERE seen_in = 'chunks' AND chunk_id NOT IN (SELECT chunk_id FROM chunks)
     )                                                         AS n_chunks_gone,
+    (SELECT COUNT(*) FROM moved_chunks WHERE seen_in = 'chunks') AS n_chunks_moved,
     (
         SELECT COUNT(*)
-        FROM archived_chunks AS a
-        JOIN chunks AS c
-            ON  c.chunk_id = a.chunk_id
-            AND c.chunker_version = a.chunker_version
-            AND c.policy_hash = a.policy_hash
-        WHERE a.seen_in = 'chunks' AND stands_elsewhere(c.doc_id, c.spans_text, a.doc_id, a.spans_text)
-    )                                                         AS n_chunks_moved,
-    (
-        SELECT COUNT(*)
-        FROM archived_chunks
+        FROM kept_chunks
         WHERE seen_in = 'hits' AND chunk_id IN (SELECT chunk_id FROM expected_chunks)
     )                                                         AS n_labels_sighted

@@ -1,4 +1,4 @@
--- chunk_spans: where in its document each known chunk stands, as rectangles on an axis.
+-- chunk_spans: the location of each known chunk in its document, as rectangles on an axis.
 -- columns: chunk_id, doc_id, axis, low, high, bottom, top
 -- kind: table
 SELECT

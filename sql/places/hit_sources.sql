@@ -1,4 +1,4 @@
--- hit_sources: one row per hit, and what is said about its place; a hit that names no chunker is of its run's.
+-- hit_sources: one row per hit, and what is known about its place; a hit that names no chunker is of its run's.
 -- columns: result_no, position, chunk_id, doc_id, path, chunker_version, policy_hash (the run's; null: not known),
 --          is_earlier (the run is of an earlier index), spans_text, cited_text, characters (null: it does not say)
 -- kind: view

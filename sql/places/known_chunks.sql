@@ -1,4 +1,4 @@
--- known_chunks: every chunk that is or was real: the table `chunks`, and what was archived from it.
+-- known_chunks: every chunk that is or was real: the table `chunks`, and what was kept from it.
 -- columns: chunk_id, doc_id, chunker_version, policy_hash, spans_text, tokens, is_current (the table holds it now)
 -- kind: table
 SELECT chunk_id, doc_id, chunker_version, policy_hash, spans_text, tokens, true AS is_current
@@ -6,10 +6,14 @@ FROM chunks
 
 UNION ALL
 SELECT a.chunk_id, a.doc_id, a.chunker_version, a.policy_hash, a.spans_text, a.tokens, false
-FROM archived_chunks AS a
+FROM kept_chunks AS a
 LEFT JOIN chunks AS c
     ON  c.chunk_id = a.chunk_id
     AND c.chunker_version = a.chunker_version
     AND c.policy_hash = a.policy_hash
-WHERE a.seen_in = 'chunks'
-  AND (c.chunk_id IS NULL OR stands_elsewhere(c.doc_id, c.spans_text, a.doc_id, a.spans_text))
+WHERE a.seen_in = 'chunks' AND c.chunk_id IS NULL
+
+UNION ALL
+SELECT chunk_id, doc_id, chunker_version, policy_hash, spans_text, tokens, false
+FROM moved_chunks
+WHERE seen_in = 'chunks'

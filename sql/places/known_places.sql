@@ -1,10 +1,11 @@
--- known_places: what the table `chunks` and the kept spans know about where a chunk of one chunker version and policy stood.
--- An id that was used again under one version and policy has a row for each place that it stood for.
--- columns: chunk_id, chunker_version, policy_hash, doc_id, spans_text (in the table), archived_text, tokens, seen_in
+-- known_places: what the table `chunks` and the kept spans know about the place of a chunk of one chunker version and policy.
+-- An id that was used again under one version and policy has a row for each of its places.
+-- columns: chunk_id, chunker_version, policy_hash, doc_id, spans_text (in the table), kept_text, tokens, seen_in
 --          (where the kept row has it from: 'chunks' or 'hits'), first_seen (both null: not kept yet), is_in_table
 -- kind: table
+-- variants: settled, where the table has every kept chunk that it names at the place that was kept
 WITH tabled AS (
-    -- A table without a key may hold a chunk twice.
+    -- A table without a key may hold a chunk more than once.
     SELECT
         chunk_id,
         chunker_version,
@@ -16,10 +17,10 @@ WITH tabled AS (
     GROUP BY chunk_id, chunker_version, policy_hash
 ),
 
--- Chunks of the table whose id stood elsewhere when it was kept.
+-- Chunks of the table whose id was at another place when it was kept.
 moved AS (
     SELECT a.chunk_id, a.chunker_version, a.policy_hash, a.doc_id, a.spans_text, a.tokens, a.seen_in, a.first_seen
-    FROM archived_chunks AS a
+    FROM kept_chunks AS a
     JOIN tabled AS c
         ON  c.chunk_id = a.chunk_id
         AND c.chunker_version = a.chunker_version
@@ -28,7 +29,7 @@ moved AS (
 ),
 
 kept AS (
-    SELECT chunk_id, chunker_version, policy_hash, doc_id, spans_text, tokens, seen_in, first_seen FROM archived_chunks
+    SELECT chunk_id, chunker_version, policy_hash, doc_id, spans_text, tokens, seen_in, first_seen FROM kept_chunks
     EXCEPT
     SELECT chunk_id, chunker_version, policy_hash, doc_id, spans_text, tokens, seen_in, first_seen FROM moved
 )
@@ -39,7 +40,7 @@ SELECT
     COALESCE(c.policy_hash, a.policy_hash)         AS policy_hash,
     COALESCE(c.doc_id, a.doc_id)                   AS doc_id,
     c.spans_text,
-    a.spans_text                                   AS archived_text,
+    a.spans_text                                   AS kept_text,
     COALESCE(c.tokens, a.tokens)                   AS tokens,
     a.seen_in,
     a.first_seen,

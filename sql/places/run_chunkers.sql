@@ -4,11 +4,11 @@
 --          policy_hash (null: not known), is_current (the table `chunks` holds the chunks of this version, and most of
 --          those that the run's hits name), is_earlier (it holds chunks of this version, and most of those that the
 --          hits name were in it once and are not any more), names_reused (its hits name ids that the table uses again
---          for other text), is_unclear (likewise, and nothing tells which text is meant)
+--          for other text), is_unclear (likewise, and it is unknown which text is meant)
 -- kind: table
 -- variants: configured, where the configurations say all that must be known
 --
--- Which index a run is of, where ids were used again: its hits tell that say themselves where they stand; failing that,
+-- Which index a run is of, where ids were used again: the hits that state their own place decide; failing that,
 -- one that names a chunk that is gone is of an earlier index.
 WITH named AS (
     SELECT DISTINCT r.run_id, h.chunk_id, h.chunker_version
@@ -54,7 +54,7 @@ versions AS (
     LEFT JOIN listed AS l ON l.run_id = u.run_id
 ),
 
--- A chunk that stands under several policies says nothing about which of them a run used.
+-- A chunk that is known under several policies says nothing about which of them a run used.
 sole_policies AS (
     SELECT chunk_id, chunker_version, MIN(policy_hash) AS policy_hash
     FROM indexed_places

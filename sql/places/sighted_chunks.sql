@@ -2,7 +2,7 @@
 -- columns: chunk_id, doc_id, path, spans_text
 -- kind: table
 --
--- Any of them will do, as long as it is always the same, and one that says something. A citation says less than
+-- Any of them is sufficient, as long as it is always the same, and one that says something. A citation says less than
 -- source_spans: it is often the first block of the chunk alone. Where the tables know the document of the chunk, a hit
 -- in another document holds another chunk of this id.
 WITH ranked_sightings AS (

@@ -3,7 +3,7 @@
 --          is_cited (the place is that of a citation, which may be a part of the chunk)
 -- kind: table
 --
--- Hits that were archived count next to those that are stored, not before them: archiving must not change what a
+-- Kept hits count along with those that are stored, not before them: keeping them must not change what a
 -- label means.
 WITH seen AS (
     SELECT
@@ -31,5 +31,5 @@ FROM seen
 
 UNION
 SELECT chunk_id, NULLIF(chunker_version, ''), doc_id, NULL, usable_spans(spans_text), false
-FROM archived_chunks
+FROM kept_chunks
 WHERE seen_in = 'hits' AND chunk_id IN (SELECT chunk_id FROM unplaced_chunks)

@@ -1,4 +1,4 @@
--- told_places: hits that name a reused id and say themselves where they stand: which of its places is meant.
+-- told_places: hits that name a reused id and state their own place: which of its places is meant.
 -- columns: run_id, chunker_version (of the index), chunk_id, is_as_now (where the table has it now)
 -- kind: table
 -- variants: none, where no id is used again for other text

@@ -1,4 +1,4 @@
--- unplaced_chunks: expected chunks of which the table `chunks`, as it is or as it was, does not know where they stood.
+-- unplaced_chunks: expected chunks of which the table `chunks`, as it is or as it was, does not know the place.
 -- columns: chunk_id
 -- kind: table
 SELECT DISTINCT e.chunk_id

@@ -1,4 +1,4 @@
--- tied_ranks: every hit of a ranking in which a rank stands more than once, with the place that it takes.
+-- tied_ranks: every hit of a ranking in which a rank occurs more than once, with the place that it takes.
 -- columns: result_no, position, rank
 -- kind: table
 --

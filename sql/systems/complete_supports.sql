@@ -2,7 +2,7 @@
 -- columns: result_no, complete_rank
 -- kind: table
 --
--- All supports of one group are needed, any group will do.
+-- All supports of one group are needed, any group is sufficient.
 WITH groups AS (
     SELECT
         e.id                                          AS query_id,

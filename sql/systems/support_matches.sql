@@ -1,4 +1,4 @@
--- support_matches: the hits that are a support. A chunk that comes back twice counts once, at its best rank.
+-- support_matches: the hits that are a support. A chunk that is returned more than once counts once, at its best rank.
 -- columns: result_no, position, rank
 -- kind: table
 -- variants: none, where no run is of the anchor-labelled system and no label names a support

@@ -1,11 +1,11 @@
--- vault_names: the vaults that may stand before a folder ("personal/Software") where paths have none ("Software/Go.md"),
+-- vault_names: the vaults that may precede a folder ("personal/Software") where paths have none ("Software/Go.md"),
 -- or before a path where folders have none.
 -- columns: result_no, vault, is_named (something calls it a vault), is_folder (a path begins with it)
 -- kind: table
 --
 -- A folder that is taken for a vault puts supports in scope that were never searched. So a name is a vault
 --   1. where the golden entry names it under vaults; then no other is one for that query;
---   2. where the entry names none, and a reference or a hit of the run says that it stands in that vault;
+--   2. where the entry names none, and a reference or a hit of the run says that it is in that vault;
 --   3. where the entry names none, for the first part of a chosen folder ("personal" of "personal/Software"), if no
 --      folder that the run chose begins with what a path begins with: the paths of its hits, of its references, and of
 --      all supports. Then the run names its folders in another way than its paths.

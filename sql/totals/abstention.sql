@@ -2,7 +2,7 @@
 -- columns: run_id, k (how deep evidence counts), answerable_answered, answerable_refused, unanswerable_answered,
 --          unanswerable_refused; of the answerable ones that say where the evidence is: answered_with,
 --          answered_without, refused_with, refused_without
--- kind: view
+-- kind: table
 WITH evidence AS (
     SELECT
         result_no,

@@ -1,6 +1,6 @@
 -- matched_queries: for each run that is not matched by id, what decided about how many of its queries.
 -- columns: run_id, n_by_span, n_by_doc, n_unmatched
--- kind: view
+-- kind: table
 SELECT
     u.run_id,
     COUNT(CASE WHEN m.matching = 'span' THEN 1 END)      AS n_by_span,

@@ -1,7 +1,7 @@
 -- run_depths: how deep the stored hits of each run go.
 -- columns: run_id, depth (the highest rank of a hit of the run; a run without hits has no row), n_rankings (with hits),
 --          is_even (every one of them goes as deep)
--- kind: view
+-- kind: table
 SELECT run_id, MAX(depth) AS depth, COUNT(*) AS n_rankings, MIN(depth) = MAX(depth) AS is_even
 FROM (
     SELECT r.run_id, h.result_no, MAX(h.rank) AS depth

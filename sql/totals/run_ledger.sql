@@ -1,7 +1,7 @@
--- run_ledger: for each run how many rows there are, and how many of them are odd.
+-- run_ledger: for each run how many rows there are, and how many of them are irregular.
 -- columns: run_id, n_rows, n_unknown (not in the golden file), n_failed, n_unreadable, n_repeated_hits,
 --          n_malformed_citations
--- kind: view
+-- kind: table
 WITH repeats AS (
     SELECT result_no, SUM(n_repeats) AS n
     FROM repeated_hits

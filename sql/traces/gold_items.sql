@@ -3,7 +3,7 @@
 --          (other fields than these), is_odd (it holds a character that no text should, or is not strictly JSON)
 -- kind: table
 --
--- As with traces: this fails where a field is missing, written twice, or not of its shape; and what came out is looked
+-- As with traces: this fails where a field is missing, repeated, or has another type; and what came out is looked
 -- at before it is used.
 SELECT
     g.qid                    AS id,

@@ -2,7 +2,7 @@
 -- columns: query_id, claim, retrieved, cited, is_refusal, is_odd (it holds a character that no text should, or is not strictly JSON)
 -- kind: table
 --
--- This fails where a field is missing, written twice, or not of its shape; see traces_with_gaps. It takes a number for
+-- This fails where a field is missing, repeated, or has another type; see traces_with_gaps. It takes a number for
 -- text, so what came out is looked at before it is used.
 SELECT
     t.qid                          AS query_id,

@@ -1,7 +1,7 @@
 -- coverage: which chunks and documents ever come back: all that the knowledge base knows, and those hits that it does not.
 -- columns: what ('chunk' or 'document'), doc_id, chunk_id, chunker_version (both null for a document),
---          known ('now', 'once': only the archive remembers it, 'never'),
---          n_results (rankings that hold it; one that holds it twice counts once), n_runs, best_rank
+--          known ('now', 'once': only the kept spans have it, 'never'),
+--          n_results (rankings that hold it; one that holds it more than once counts once), n_runs, best_rank
 -- kind: view
 -- shown: yes
 -- example: SELECT doc_id, chunk_id FROM coverage WHERE what = 'chunk' AND known = 'now' AND n_results = 0 ORDER BY doc_id, chunk_id

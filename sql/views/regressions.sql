@@ -2,7 +2,7 @@
 -- columns: suite, run_id, created_at, previous_run_id, query_id, query, kind ('regression': not found any more, 'loss': at
 --          a worse rank), previous_rank, hit_rank (of the first correct hit, then and now), doc_rank (of the first hit
 --          in a right document now), in_run (false: the run did not ask it), failed, comparable (false: ids of two
---          chunkers were held against each other; only a session that matches by spans can tell)
+--          chunkers were compared; known only in a session that matches by spans)
 -- kind: view
 -- shown: yes
 -- example: SELECT run_id, query_id, query, previous_rank FROM regressions WHERE kind = 'regression' AND comparable ORDER BY run_id, query_id

@@ -1,6 +1,6 @@
 -- run_order: every run with its place among the runs of its suite, and the run before it there.
 -- columns: run_id, suite, created_at, run_no (from 1, the oldest first), previous_run_id (null: it is the first),
---          is_dated (false: created_at is not a time; such a run stands before all that have one, which is no more than
+--          is_dated (false: created_at is not a time; such a run comes before all that have one, which is no more than
 --          a guess), chunker_version, chunker_changed (since the run before; null: one of them does not say)
 -- kind: view
 -- shown: yes

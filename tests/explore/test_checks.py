@@ -78,7 +78,7 @@ def test_ids_that_the_hits_of_older_runs_place_are_a_note(healthy: Workspace) ->
     assert found.is_note
     assert "md@0" in found.advice
     assert "md@1" in found.advice
-    assert "nothing need be done" in found.advice
+    assert "no action is needed" in found.advice
 
 
 def test_ids_that_scoring_kept_are_never_called_unknown(healthy: Workspace, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from kbeval.engine.relations import FOLDERS, relations, sql_folder
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.scorer import Scoring, open_scoring
-from kbeval.scoring.variants import RULES
+from kbeval.scoring.variants import RULES, STORED_RULES
 from tests.support.workspace import Workspace, hits
 
 FILES = {path.stem: path for folder in FOLDERS for path in (sql_folder() / folder).glob("*@*.sql")}
@@ -25,7 +25,7 @@ def scoring(workspace: Workspace) -> Iterator[Scoring]:
 
 
 def test_the_rule_names_every_variant_and_no_other() -> None:
-    assert sorted(f"{relation}@{variant}" for relation, variant, _ in RULES) == sorted(FILES)
+    assert sorted(f"{relation}@{variant}" for relation, variant, _ in (*RULES, *STORED_RULES)) == sorted(FILES)
 
 
 @pytest.mark.parametrize("name", sorted(FILES))

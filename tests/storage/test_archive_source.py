@@ -225,7 +225,7 @@ def test_what_scoring_sees_of_chunks_and_labels_is_kept_beside_an_archive_too(
     own.bring_up_to_date()
     own.ask_both(capfd, *filled(own, "score --all --force --skip-bad-rows --golden GOLDEN"))
     for command in (
-        "sql 'SELECT * EXCLUDE (first_seen) FROM archived_chunks ORDER BY ALL' --format json",
+        "sql 'SELECT * EXCLUDE (first_seen) FROM kept_chunks ORDER BY ALL' --format json",
         "recompute --golden RELABELLED --explain --format json",
     ):
         words = command.split("'")
@@ -240,7 +240,7 @@ def test_what_scoring_sees_of_chunks_and_labels_is_kept_beside_an_archive_too(
     with closing(sqlite3.connect(own.database)) as connection:
         assert connection.execute("SELECT COUNT(*) FROM kbeval_chunk_spans").fetchone() == (0,)
     ((code, out, _), *_) = [
-        said(capfd, own.archive, "sql", "SELECT COUNT(*) AS n FROM archived_chunks", "--format", "json")
+        said(capfd, own.archive, "sql", "SELECT COUNT(*) AS n FROM kept_chunks", "--format", "json")
     ]
     assert code == 0
     assert json.loads(out)[0]["n"] > 20

@@ -15,7 +15,7 @@ from kbeval.golden import load_golden
 from kbeval.scoring.aggregate import score_runs
 from kbeval.scoring.options import ScoreOptions
 from kbeval.storage.archive_writer import Archived, archive_runs
-from kbeval.storage.parts import MANIFEST, read_sealed, write_sealed
+from kbeval.storage.parts import PART_FILE, read_sealed, write_sealed
 from tests.support.workspace import Workspace, answer, hits
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -77,7 +77,7 @@ def rewrite_parts(archive: Path, change: Callable[[dict[str, Any]], None]) -> No
     """Change what each run's list of files says, and every checksum with it."""
     runs = manifest(archive)["runs"]
     for place in runs.values():
-        part = archive / "runs" / place["name"] / MANIFEST
+        part = archive / "runs" / place["name"] / PART_FILE
         found = read_sealed(part)
         change(found)
         write_sealed(part, found)

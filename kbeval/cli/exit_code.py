@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 
-class Answer:
+class ExitCode:
     """The exit code of a completed check: 0, or 1 if it failed. There is one per process."""
 
     code = 0
 
-    def say(self, code: int) -> int:
+    def decide(self, code: int) -> int:
         """Set the code. Call this before printing, because printing ends when the reader closes the pipe."""
         self.code = code
         return code
 
 
-ANSWER = Answer()
+EXIT_CODE = ExitCode()

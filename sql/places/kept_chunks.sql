@@ -1,4 +1,4 @@
--- archived_chunks: chunks that earlier scorings saw, and where they stood; they outlive the table `chunks`.
+-- kept_chunks: chunks that earlier scorings saw, and where they were; they outlive the table `chunks`.
 -- columns: chunk_id, doc_id, chunker_version, policy_hash, spans_text, tokens, seen_in ('chunks': the table, 'hits': only
 --          a stored row), first_seen
 -- kind: table
