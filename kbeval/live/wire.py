@@ -104,7 +104,8 @@ def question(judge: Judge, rubric: Rubric, messages: Sequence[Message], headers:
         "model": judge.model,
         "messages": list(messages),
         "temperature": judge.temperature,
-        "max_tokens": judge.max_tokens,
+        # OpenAI's newer models refuse the old name; other servers do not know the new one.
+        "max_completion_tokens" if judge.provider == OPENAI else "max_tokens": judge.max_tokens,
     }
     if judge.provider == ANTHROPIC:
         tool = {"name": _TOOL, "description": "Give your judgement.", "input_schema": rubric.schema()}

@@ -98,7 +98,7 @@ def due_runs(
         labels = LabelVersions(session, due.golden, options, {chunker_version(config_of(run)) for run in found})
         if any(numbers is not None and by_places(numbers.provenance) for numbers in stored.values()):
             now |= of_places(session, options)
-        judged = judges(session)
+        judged = judges(session) if source.rubrics() else {}
         # Only stored numbers can be out of date. The rows are read last, all in one pass.
         scored = [run.run_id for run in due.runs if stored[run.run_id] is not None]
         rows = source.row_digests(session, scored)

@@ -105,8 +105,8 @@ def judges(session: Session) -> dict[str, dict[str, Any]]:
     """For each run that was judged here: by which judging its scores were given, for each rubric."""
     session.need("judgings")
     found: dict[str, dict[str, Any]] = {}
-    for run_id, rubric, judging, provider, model, rubric_hash, parameters, unfinished in session.rows(
-        "SELECT run_id, rubric, judging_id, provider, model, rubric_hash, parameters,"
+    for run_id, rubric, judging, provider, model, rubric_hash, parameters, cut, unfinished in session.rows(
+        "SELECT run_id, rubric, judging_id, provider, model, rubric_hash, parameters, n_cut_contexts,"
         " CASE WHEN NOT is_complete THEN n_judged END FROM judgings WHERE is_chosen ORDER BY run_id, rubric"
     ):
         found.setdefault(run_id, {})[rubric] = {
@@ -114,6 +114,7 @@ def judges(session: Session) -> dict[str, dict[str, Any]]:
             "model": f"{provider}:{model}",
             "rubric": rubric_hash,
             "parameters": parameters,
+            **({"cut_contexts": cut} if cut else {}),
             **({} if unfinished is None else {"unfinished": unfinished}),
         }
     return found

@@ -1,7 +1,8 @@
 -- judgings: one row per judging of a run and rubric.
 -- columns: judging_id, run_id, rubric, judge (the same for judges whose scores compare), provider, model, base_url,
---          parameters (JSON), rubric_hash, scale_low, scale_high, options (JSON), created_at, n_wanted, n_judged (answers ×
---          rubrics of the whole judging), is_complete, is_chosen (its scores are those of the run: the latest complete one
+--          parameters (JSON), rubric_hash, scale_low, scale_high, options (JSON), n_cut_contexts (answers whose context was
+--          not what the system saw, judged all the same), created_at, n_wanted, n_judged (answers × rubrics of the whole
+--          judging), is_complete, is_chosen (its scores are those of the run: the latest complete one
 --          of the rubric, unless another is named)
 -- kind: table
 -- shown: yes
@@ -22,6 +23,7 @@ judged AS (
         CAST(j.base_url AS VARCHAR)                         AS base_url,
         CAST(j.parameters_json AS VARCHAR)                  AS parameters,
         CAST(j.options_json AS VARCHAR)                     AS options,
+        COALESCE(TRY_CAST(TRY(CAST(j.options_json AS VARCHAR) ->> '$.cut_contexts') AS BIGINT), 0) AS n_cut_contexts,
         CAST(j.created_at AS VARCHAR)                       AS created_at,
         COALESCE(TRY_CAST(j.n_wanted AS BIGINT), 0)         AS n_wanted,
         COALESCE(c.n_judged, 0)                             AS n_judged,
@@ -57,6 +59,7 @@ SELECT
     rubric.low  AS scale_low,
     rubric.high AS scale_high,
     options,
+    n_cut_contexts,
     created_at,
     n_wanted,
     n_judged,

@@ -91,6 +91,7 @@ def test_openai_is_asked_for_a_schema_with_temperature_and_seed() -> None:
     body = asked(OPENAI)
     assert OPENAI.url == "https://api.openai.com/v1/chat/completions"
     assert (body["model"], body["temperature"], body["seed"]) == ("gpt", 0, 0)
+    assert (body["max_completion_tokens"], "max_tokens" in body) == (2000, False)
     form = body["response_format"]
     assert (form["type"], form["json_schema"]["strict"]) == ("json_schema", True)
     names = list(form["json_schema"]["schema"]["properties"])

@@ -393,6 +393,7 @@ def test_a_context_that_was_cut_is_refused_unless_allowed(
     assert "this is recorded" in capsys.readouterr().err
     options = [json.loads(text) for (text,) in workspace.execute("SELECT options_json FROM kbeval_judgings ORDER BY 1")]
     assert {"allow_cut_context": True, "cut_contexts": 1} in options
+    assert workspace.aggregate()["provenance"]["judge"]["groundedness"]["cut_contexts"] == 1
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def test_a_row_that_changed_is_not_judged_any_more(judged: Workspace) -> None:
     assert (counts["judged"], counts["not_judged"]) == (4, 2)
 
 
-def test_new_judgements_are_a_reason_to_score_again(judged: Workspace) -> None:
+def test_new_judgements_are_a_reason_to_score_again(judged: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["score", "--all", "--db", str(judged.db), "--golden", str(judged.golden)]) == 0
     assert due_runs(judged.db, judged.golden, ScoreOptions()).reasons == {}
     store(judged, "a", full(4.0))
@@ -160,6 +160,9 @@ def test_new_judgements_are_a_reason_to_score_again(judged: Workspace) -> None:
     assert run(["score", "--all", "--db", str(judged.db), "--golden", str(judged.golden)]) == 0
     assert due_runs(judged.db, judged.golden, ScoreOptions()).reasons == {}
     assert json.loads(judged.stored("a"))["judge_correctness"] == 4.0
+    capsys.readouterr()
+    assert run(["history", "judge_correctness", "--db", str(judged.db), "--format", "json"]) == 0
+    assert "4.0" in capsys.readouterr().out
 
 
 def test_runs_of_one_judge_are_compared_and_gated(judged: Workspace) -> None:
