@@ -27,7 +27,7 @@ from kbeval.metrics.catalogue import CONFIG_FIELDS, catalogue
 from kbeval.metrics.names import SHORT_NAMES
 from kbeval.scoring.scorer import open_scoring
 from kbeval.settings import KEYS
-from kbeval.storage.sqlite import OPTIONAL, REQUIRED
+from kbeval.storage.tables import OPTIONAL, REQUIRED
 from tests.support.command_reference import all_commands, with_reference
 from tests.support.judge_server import JudgeServer
 from tests.support.live_server import LiveServer

@@ -30,7 +30,7 @@ from kbeval.scoring.variants import VARIED
 from kbeval.storage.database_file import refuse_database
 from kbeval.storage.new_database import make_database
 from kbeval.storage.run_config import shown_configs
-from kbeval.storage.sqlite import load_runs
+from kbeval.storage.tables import load_runs
 from kbeval.util.drafts import draft_folder
 from kbeval.util.text import counted, did_you_mean
 

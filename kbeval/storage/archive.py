@@ -18,8 +18,8 @@ from kbeval.storage.judged_rubrics import rubric_names
 from kbeval.storage.manifest import RUNS, Manifest, damaged, read_manifest
 from kbeval.storage.parts import ALWAYS, MORE, ROW_BITS, Part, new_numbering, read_part
 from kbeval.storage.runs import REPEATED_ROW, KeyFault, Run
-from kbeval.storage.sqlite import OPTIONAL, RUN_COLUMNS, TABLES, load_runs
 from kbeval.storage.stamps import times
+from kbeval.storage.tables import OPTIONAL, RUN_COLUMNS, TABLES, load_runs
 from kbeval.util.locks import locked
 
 if TYPE_CHECKING:

@@ -54,7 +54,8 @@ from kbeval.storage.parts import (
 from kbeval.storage.run_config import config_of, imported_from
 from kbeval.storage.runs import KeyFault, Run, run_faults
 from kbeval.storage.source import one_snapshot, open_database
-from kbeval.storage.sqlite import JUDGING, RUN_COLUMNS, TABLES, SqliteSource, load_runs
+from kbeval.storage.sqlite import SqliteSource
+from kbeval.storage.tables import JUDGING, RUN_COLUMNS, TABLES, load_runs
 from kbeval.util.files import check_target
 from kbeval.util.locks import locked
 

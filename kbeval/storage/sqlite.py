@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -25,6 +25,7 @@ from kbeval.storage.parts import ROW_BITS
 from kbeval.storage.row_marks import unpacked as unpacked_marks
 from kbeval.storage.runs import REPEATED_ROW, KeyFault, Run
 from kbeval.storage.snapshot import Snapshot, shared_snapshot, sharing
+from kbeval.storage.tables import LATER, OPTIONAL, REQUIRED, ROW_COLUMNS, TABLES, as_text, load_runs, require_tables
 from kbeval.util.text import counted
 
 if TYPE_CHECKING:
@@ -49,61 +50,6 @@ WIDE_BATCH_BYTES = 1_000_000
 # Read instead of a row that is too large to be parsed; see sql/stored/parsed.sql.
 _TOO_LARGE = "too large: %,d bytes of JSON, at most {largest:,} are read with this --memory-limit"
 DEFAULT_BATCH_ROWS = 1024
-
-REQUIRED = {
-    "eval_runs": ("run_id", "suite", "config_snapshot_json", "aggregate_json", "created_at"),
-    "eval_query_results": ("run_id", "query_id", "result_json"),
-}
-OPTIONAL = {
-    "chunks": ("chunk_id", "doc_id", "source_spans_json", "chunker_version"),
-    "documents": ("doc_id", "workspace_path"),
-    # Our own: see sql/schema/.
-    "kbeval_chunk_spans": ("chunk_id", "chunker_version", "doc_id", "source_spans_json", "seen_in", "first_seen"),
-    "kbeval_golden": ("golden_hash", "entries", "first_used"),
-    "kbeval_judgings": (
-        "judging_id",
-        "run_id",
-        "judge",
-        "provider",
-        "model",
-        "base_url",
-        "parameters_json",
-        "rubrics_json",
-        "options_json",
-        "n_wanted",
-        "created_at",
-    ),
-    "kbeval_judged": ("judging_id", "query_id", "rubric", "judgement_key", "row_mark", "is_cached"),
-    "kbeval_judgements": (
-        "judgement_key",
-        "input_hash",
-        "state",
-        "score",
-        "reasoning",
-        "supported_json",
-        "unsupported_json",
-        "why",
-        "tokens_in",
-        "tokens_out",
-        "cost_usd",
-        "created_at",
-    ),
-}
-# Columns that those tables may lack, with replacements: the first one that the table has is used, '' if it has none.
-LATER = {
-    "chunks": {
-        "policy_hash": {"policy_hash": "policy_hash"},
-        "tokens": {"token_estimate": "token_estimate", "text": "LENGTH(text) / 4.0"},
-    },
-    "kbeval_chunk_spans": {"policy_hash": {"policy_hash": "policy_hash"}, "tokens": {"tokens": "tokens"}},
-}
-_ROW = REQUIRED["eval_query_results"]
-# The columns of each of those tables in a session.
-TABLES = {table: (*columns, *LATER.get(table, ())) for table, columns in OPTIONAL.items()}
-# What `kbeval judge` writes; see sql/schema/.
-JUDGING = ("kbeval_judgings", "kbeval_judged", "kbeval_judgements")
-# The columns of a run in a session.
-RUN_COLUMNS = ("run_id", "suite", "config_snapshot_json", "aggregate_json", "created_at", "commit_hash")
 
 
 class SqliteSource:
@@ -133,7 +79,7 @@ class SqliteSource:
             if self._shared is None:
                 self.snapshot.open(self._timeout_ms, None if self._cache is None else self._cache.clock)
             self.columns = self._read_columns()
-            self._require_tables()
+            require_tables(self.columns, self.path)
             if self._cache is not None:
                 # The rows of a view may change without any change to the file.
                 self._cache.stamp = self.snapshot.stamp if self._row_table()["type"] == "table" else None
@@ -191,24 +137,6 @@ class SqliteSource:
                 self._keys.setdefault(row["name"], set()).add(row["column_name"])
         return found
 
-    def _require_tables(self) -> None:
-        for table, columns in REQUIRED.items():
-            if table not in self.columns:
-                msg = (
-                    f"{self.path} has no table {table!r}, so it contains no evaluation runs;"
-                    " check --db, or try 'kbeval demo'"
-                )
-                raise DatabaseError(msg)
-            self._require_columns(table, columns)
-        for table, columns in OPTIONAL.items():
-            if table in self.columns:
-                self._require_columns(table, columns)
-
-    def _require_columns(self, table: str, columns: Iterable[str]) -> None:
-        if missing := [column for column in columns if column not in self.columns[table]]:
-            msg = f"{self.path}: table {table!r} has no column {missing[0]!r}; see 'kbeval demo' for the layout"
-            raise DatabaseError(msg)
-
     def repeated_rows(self, run_ids: Sequence[str]) -> list[KeyFault]:
         """The queries for which one of these runs has several rows."""
         is_keyed = self._keys.get("eval_query_results") == {"run_id", "query_id"}
@@ -216,7 +144,7 @@ class SqliteSource:
         odd = "SELECT 1 AS n FROM eval_query_results WHERE TYPEOF(query_id) <> 'text' LIMIT 1"
         if is_keyed and not self._rows(odd):
             return []
-        run_id, query_id = (_as_text(column) for column in ("run_id", "query_id"))
+        run_id, query_id = (as_text(column) for column in ("run_id", "query_id"))
         found = self._rows(
             f"SELECT run_id, query_id, COUNT(*) AS n FROM (SELECT {run_id}, {query_id} {self._rows_of(run_ids)})"
             " GROUP BY run_id COLLATE BINARY, query_id COLLATE BINARY HAVING COUNT(*) > 1 ORDER BY 1, 2"
@@ -287,7 +215,7 @@ class SqliteSource:
             return {}
         wanted = self._literal(json.dumps(list(hashes)))
         found = self._rows(
-            f"SELECT {_as_text('input_hash')}, {_as_text('input_json')} FROM kbeval_judge_inputs"
+            f"SELECT {as_text('input_hash')}, {as_text('input_json')} FROM kbeval_judge_inputs"
             f" WHERE input_hash IN (SELECT value FROM json_each({wanted}))"
         )
         return {str(row["input_hash"]): str(row["input_json"]) for row in found}
@@ -295,7 +223,7 @@ class SqliteSource:
     def _run_columns(self) -> str:
         commit = "commit_hash" if "commit_hash" in self.columns["eval_runs"] else "NULL"
         names = ("run_id", "suite", "config_snapshot_json", "aggregate_json", "created_at")
-        return ", ".join([*map(_as_text, names), _as_text(commit, "commit_hash")])
+        return ", ".join([*map(as_text, names), as_text(commit, "commit_hash")])
 
     def _row_number(self) -> str:
         """An SQL expression that numbers rows, the rowid if possible: it costs nothing. It never reaches a result."""
@@ -313,7 +241,7 @@ class SqliteSource:
     def result_json(self, run_id: str, query_id: str) -> str | None:
         """One stored row, unchanged."""
         found = self._rows(
-            f"SELECT {_as_text('result_json')} FROM eval_query_results WHERE run_id = {self._literal(run_id)}"
+            f"SELECT {as_text('result_json')} FROM eval_query_results WHERE run_id = {self._literal(run_id)}"
             f" COLLATE BINARY AND query_id = {self._literal(query_id)} COLLATE BINARY"
         )
         return str(found[0]["result_json"]) if found else None
@@ -321,7 +249,7 @@ class SqliteSource:
     def result_texts(self, run_id: str) -> list[str]:
         """Every stored row of a run, in the order in which they were stored."""
         found = self._rows(
-            f"SELECT {_as_text('result_json')} FROM eval_query_results"
+            f"SELECT {as_text('result_json')} FROM eval_query_results"
             f" WHERE run_id = {self._literal(run_id)} COLLATE BINARY ORDER BY {self._row_number()}"
         )
         return [str(row["result_json"]) for row in found]
@@ -331,9 +259,9 @@ class SqliteSource:
         if "chunks" not in self.columns:
             return []
         wanted = ", ".join(map(self._literal, sorted(set(chunk_ids)))) or "NULL"
-        text = _as_text("text") if "text" in self.columns["chunks"] else "'' AS text"
+        text = as_text("text") if "text" in self.columns["chunks"] else "'' AS text"
         found = self._rows(
-            f"SELECT {_as_text('chunk_id')}, {_as_text('chunker_version')}, {text}, {_as_text('source_spans_json')}"
+            f"SELECT {as_text('chunk_id')}, {as_text('chunker_version')}, {text}, {as_text('source_spans_json')}"
             f" FROM chunks WHERE chunk_id COLLATE BINARY IN ({wanted})"
         )
         return [
@@ -349,7 +277,7 @@ class SqliteSource:
         if unknown:
             self._largest_row = session.largest_row
             sql = f"SELECT {self._row_columns()} {self._rows_of(unknown)}"
-            self._loader("stored_texts", sql, _ROW)(session)
+            self._loader("stored_texts", sql, ROW_COLUMNS)(session)
             hashed = "(SELECT run_id, row_hash(query_id, result_json) AS row_hash FROM stored_texts)"
             found = digests(session, hashed)
             self._digests |= {run_id: found.get(run_id, NO_ROWS) for run_id in unknown}
@@ -395,9 +323,9 @@ class SqliteSource:
 
     def load_rows(self, session: Session, name: str, run_ids: Sequence[str]) -> None:
         """Load the rows of runs, unchanged, under a name."""
-        columns = ", ".join(map(_as_text, REQUIRED["eval_query_results"]))
+        columns = ", ".join(map(as_text, ROW_COLUMNS))
         sql = f"SELECT {self._row_number()} AS result_no, {columns} {self._rows_of(run_ids)}"
-        self._loader(name, sql, ("result_no", *_ROW))(session)
+        self._loader(name, sql, ("result_no", *ROW_COLUMNS))(session)
 
     def settled_digests(self, session: Session) -> dict[str, str]:
         """The digests of the rows of the session's runs, once they are parsed."""
@@ -423,16 +351,16 @@ class SqliteSource:
 
     def _row_columns(self) -> str:
         """The columns of a row to be parsed; a text that is too large never leaves SQLite."""
-        run_id, query_id, _ = map(_as_text, REQUIRED["eval_query_results"])
+        run_id, query_id, _ = map(as_text, ROW_COLUMNS)
         return f"{run_id}, {query_id}, {self._row_text()}"
 
     def _row_text(self) -> str:
         if self._largest_row is None:
-            return _as_text("result_json")
+            return as_text("result_json")
         # The size as stored; in UTF-16 that is at most twice the size as read.
         size = f"LENGTH(CAST(result_json AS BLOB)) / {self.snapshot.bytes_per_unit}"
         instead = f"PRINTF('{_TOO_LARGE.format(largest=self._largest_row)}', {size})"
-        return _as_text(f"CASE WHEN {size} > {self._largest_row} THEN {instead} ELSE result_json END", "result_json")
+        return as_text(f"CASE WHEN {size} > {self._largest_row} THEN {instead} ELSE result_json END", "result_json")
 
     def _rows_of(self, run_ids: Sequence[str]) -> str:
         runs = ", ".join(self._literal(run_id) for run_id in run_ids) or "NULL"
@@ -449,7 +377,7 @@ class SqliteSource:
             "stored_places": f"SELECT {row} {self._rows_of(facts.lacking('hit_claims'))}",
             "stored_anchors": f"SELECT {row} {self._rows_of(facts.lacking('anchor_rows'))}",
         }
-        columns = {name: ("result_no", *_ROW) if name == "stored_results" else _ROW for name in selects}
+        columns = {name: ("result_no", *ROW_COLUMNS) if name == "stored_results" else ROW_COLUMNS for name in selects}
         for table in OPTIONAL:
             selects[f"stored_{table}"] = self._table_sql(table)
             columns[f"stored_{table}"] = TABLES[table]
@@ -464,10 +392,10 @@ class SqliteSource:
         if table not in self.columns:
             nothing = ", ".join(f"'' AS {column}" for column in TABLES[table])
             return f"SELECT {nothing} WHERE 0"
-        names = list(map(_as_text, OPTIONAL[table]))
+        names = list(map(as_text, OPTIONAL[table]))
         for column, sources in LATER.get(table, {}).items():
             found = next((sql for name, sql in sources.items() if name in self.columns[table]), "''")
-            names.append(_as_text(found, column))
+            names.append(as_text(found, column))
         return f"SELECT {', '.join(names)} FROM {table}"
 
     def _load_samples(self, session: Session) -> None:
@@ -479,7 +407,7 @@ class SqliteSource:
             f"SELECT {self._row_columns()} FROM json_each({self._literal(wanted)}) AS w CROSS JOIN eval_query_results"
             " WHERE run_id = json_extract(w.value, '$[0]') COLLATE BINARY"
             " AND query_id = json_extract(w.value, '$[1]') COLLATE BINARY",
-            _ROW,
+            ROW_COLUMNS,
         )(session)
 
     def _load_history(self, session: Session) -> None:
@@ -510,22 +438,6 @@ class SqliteSource:
         return self.snapshot.literal(text)
 
 
-def load_runs(session: Session, runs: Sequence[Run], name: str = "stored_runs") -> None:
-    """Create `stored_runs`, or a table with another name, from these runs."""
-    rows = [
-        (run.run_id, run.suite, run.config_json, run.aggregate_json, run.created_at, run.commit_hash or "")
-        for run in runs
-    ]
-    columns = [f"UNNEST(${place}::VARCHAR[]) AS {column}" for place, column in enumerate(RUN_COLUMNS, start=1)]
-    values = [[row[place] for row in rows] for place in range(len(RUN_COLUMNS))]
-    session.execute(f"CREATE TABLE {name} AS SELECT {', '.join(columns)}", values)
-
-
 def _shown_bytes(value: Any) -> str:  # noqa: ANN401  (a cell)
     """Text that is not a key: bytes that are not valid UTF-8 are shown as escapes."""
     return str(value).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-def _as_text(sql: str, name: str | None = None) -> str:
-    """SQL that reads any stored value as text: numbers and bytes are converted, null becomes the empty text."""
-    return f"CAST(COALESCE({sql}, '') AS TEXT) AS {name or sql}"

@@ -14,7 +14,7 @@ from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.scorer import Scoring
 from kbeval.storage.runs import KeyFault, Run
 from kbeval.storage.source import Source
-from kbeval.storage.sqlite import TABLES, load_runs
+from kbeval.storage.tables import TABLES, load_runs
 from tests.support.workspace import Workspace, hits
 
 ROWS = {"q": {"hits_top_k": hits("c")}, "r": {"hits_top_k": hits(None, "c")}}
