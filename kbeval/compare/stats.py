@@ -5,8 +5,8 @@ query without a group is a cluster by itself.
 
 *p* is the chance of a difference as large as this one if the names of the runs meant nothing: from flipping the sign
 of each cluster's sum, or, for metrics of 0 and 1 without groups, McNemar's mid-p. *The interval* says how far the true
-mean difference may be from the one seen; `kbeval.compare.intervals` says how. They answer two questions, and neither is
-derived from the other.
+mean difference may be from the one seen; `kbeval.compare.intervals` says how. They answer two questions, but do not
+contradict each other: where p is above .05, the interval holds 0.
 
 Only the distinct sums and how often each occurs matter, so flips are drawn as counts instead of cluster by cluster: the
 same distribution, at a cost that hardly grows with their number. Differences are held as whole numbers, so that sums
@@ -257,6 +257,8 @@ def _tested(pairs: Pairs, *, resamples: int, seed: int) -> Significance:
     by_mcnemar = is_binary and len(sums) == n
     p = mcnemar_mid_p(int((b > a).sum()), int((b < a).sum())) if by_mcnemar else p_sign_flip
     low, high = _limits(pairs, sums, sizes, scale, is_binary=is_binary)
+    if low is not None and high is not None and p > ALPHA:
+        low, high = min(0.0, low), max(0.0, high)
     return Significance(
         n=n,
         changed=changed,

@@ -18,7 +18,7 @@ from kbeval.scoring.row_checks import (
     unmet_axes,
 )
 from kbeval.scoring.scorer import Scoring
-from kbeval.storage.runs import REPEATED_ROW, REPEATED_RUN, UNREADABLE_KEY, KeyFault
+from kbeval.storage.runs import REPEATED_ROW, REPEATED_RUN, UNREADABLE_KEY, KeyFault, read_as_positions
 from kbeval.util.text import cut
 
 _LABELS = (
@@ -69,6 +69,7 @@ def check_workspace(scoring: Scoring) -> list[Finding]:
         _bad_rows(scoring),
         *_key_faults(scoring),
         _undated_runs(scoring),
+        _reserved_ids(scoring),
         *_fields(scoring),
         _hits_without_id(scoring),
         *_guessed_chunkers(scoring),
@@ -139,6 +140,12 @@ def _undated_runs(scoring: Scoring) -> Finding:
         " write created_at like 2026-03-01T14:00:00Z"
     )
     return _finding("undated-run", "runs whose created_at is not a time", advice, found)
+
+
+def _reserved_ids(scoring: Scoring) -> Finding:
+    found = [cut(run_id, 80) for run_id in read_as_positions(scoring.runs)]
+    advice = "the name of such a run can be taken for the position of another: give the run another id in eval_runs"
+    return _finding("reserved-id", "runs whose id also means a position", advice, found)
 
 
 def _fields(scoring: Scoring) -> Iterator[Finding]:

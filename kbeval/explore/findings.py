@@ -13,6 +13,7 @@ CODES = {
     "repeated-run": "runs with several rows in eval_runs",
     "unreadable-key": "runs whose run_id or suite is not UTF-8 text",
     "undated-run": "runs whose created_at is not a time, so that it is not known which run is the latest",
+    "reserved-id": "runs whose id also means a position, such as 'latest' or the id of another run followed by ~1",
     "rows-without-hits": "runs in which no row has the field hits_top_k",
     "misnamed-field": "fields of rows, hits and answers that look like one that kbeval reads, under another name",
     "hits-without-id": "hits that name no chunk, no document and no known path",

@@ -147,6 +147,19 @@ def is_reserved(name: str) -> bool:
     return _BY_PLACE.fullmatch(name) is not None
 
 
+def read_as_positions(runs: Sequence[Run]) -> list[str]:
+    """The ids of these runs that also mean a position: reserved names, and `RUN~N` where RUN is, or begins the id of,
+    another run.
+    """
+    ids = {str(run.run_id) for run in runs}
+
+    def counts_back(run_id: str) -> bool:
+        back = _BACK.fullmatch(run_id)
+        return back is not None and any(other.startswith(back.group(1)) for other in ids if other != run_id)
+
+    return [run_id for run_id in sorted(ids) if is_reserved(run_id) or counts_back(run_id)]
+
+
 def of_suite(runs: Sequence[Run], suite: str | None, database: str) -> list[Run]:
     """The runs of a suite; all runs if none is given."""
     if suite is None or not runs:

@@ -1,26 +1,36 @@
 -- cited_places: one row per citation in an answer, its position as a rectangle on an axis.
 -- columns: result_no, citation_no, chunk_id, path, axis (null: the path alone), low, high, bottom, top, is_malformed (it
---          names no chunk, and its place is invalid: it ends before it starts, lacks an end, or is of an unknown kind)
+--          names no chunk, and its place is invalid: it ends before it starts, lacks an end, is not in whole lines, or is of
+--          an unknown kind)
 -- kind: table
 --
 -- A path alone, or that of a caption, is a fine citation. One that says where in the document, and says it wrong, is not.
 SELECT
     result_no,
     citation_no,
-    COALESCE(chunk_id, citation.chunk_id) AS chunk_id,
-    citation.path                         AS path,
-    CASE WHEN is_place(citation) THEN span_axis(citation.kind, citation.page) END AS axis,
-    span_low(citation)                    AS low,
-    span_high(citation)                   AS high,
-    span_bottom(citation)                 AS bottom,
-    span_top(citation)                    AS top,
-    COALESCE(chunk_id, citation.chunk_id) IS NULL
-        AND (citation.path IS NULL OR (NOT is_place(citation) AND says_where(citation))) AS is_malformed
+    COALESCE(chunk_id, cited_chunk_id) AS chunk_id,
+    path,
+    CASE WHEN is_place(span) THEN span_axis(span.kind, span.page) END AS axis,
+    span_low(span)                     AS low,
+    span_high(span)                    AS high,
+    span_bottom(span)                  AS bottom,
+    span_top(span)                     AS top,
+    COALESCE(chunk_id, cited_chunk_id) IS NULL
+        AND (path IS NULL OR (NOT is_place(span) AND says_where(span))) AS is_malformed
 FROM (
     SELECT
         result_no,
-        UNNEST(range(1, len(r.answer.citations) + 1)) AS citation_no,
-        UNNEST(r.answer.citations, max_depth := 2)
-    FROM parsed
-    WHERE result_no IN (SELECT result_no FROM results WHERE grounded AND NOT failed)
+        citation_no,
+        cited.chunk_id                   AS chunk_id,
+        cited.citation.chunk_id          AS cited_chunk_id,
+        cited.citation.path              AS path,
+        numbered_span(cited.citation)    AS span
+    FROM (
+        SELECT
+            result_no,
+            UNNEST(range(1, len(r.answer.citations) + 1)) AS citation_no,
+            UNNEST(r.answer.citations)                    AS cited
+        FROM parsed
+        WHERE result_no IN (SELECT result_no FROM results WHERE grounded AND NOT failed)
+    )
 )

@@ -70,10 +70,10 @@ FROM (
                     "citations": [{
                         "chunk_id": "VARCHAR",
                         "citation": {
-                            "chunk_id": "VARCHAR", "path": "VARCHAR", "kind": "VARCHAR", "page": "DOUBLE",
-                            "start": "DOUBLE", "end": "DOUBLE", "line_start": "DOUBLE", "line_end": "DOUBLE",
-                            "start_ms": "DOUBLE", "end_ms": "DOUBLE", "char_start": "DOUBLE", "char_end": "DOUBLE",
-                            "x": "DOUBLE", "y": "DOUBLE", "w": "DOUBLE", "h": "DOUBLE"
+                            "chunk_id": "VARCHAR", "path": "VARCHAR", "kind": "VARCHAR", "page": "JSON",
+                            "start": "JSON", "end": "JSON", "line_start": "JSON", "line_end": "JSON",
+                            "start_ms": "JSON", "end_ms": "JSON", "char_start": "JSON", "char_end": "JSON",
+                            "x": "JSON", "y": "JSON", "w": "JSON", "h": "JSON"
                         }
                     }]
                 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -12,12 +13,14 @@ from hypothesis import strategies as st
 from kbeval.compare.intervals import interval, student
 from tests.oracles.interval_coverage import (
     BINARY,
+    EXTREME,
     GRADED,
     GRID,
     NS,
     RARE,
     RARE_GRADED,
     SKEWED,
+    chances_of_outcomes,
     drawn_coverage,
     exact_coverage,
     grouped_coverage,
@@ -49,11 +52,19 @@ def test_students_quantiles_are_those_of_the_tables(freedom: float, wanted: floa
     assert student(freedom) == pytest.approx(wanted, rel=2e-5)
 
 
-def test_where_everything_changed_it_is_students_interval() -> None:
-    deltas = np.random.default_rng(3).integers(-900, 1900, 12)
+def test_where_everything_changed_and_no_tail_is_longer_it_is_students_interval() -> None:
+    above = np.random.default_rng(3).integers(1, 900, 6)
+    deltas = 500 + np.concatenate([above, -above])
     half = student(11.0) * deltas.std(ddof=1) / math.sqrt(12)
     found = interval(deltas, np.ones(12, dtype=np.int64), largest=9000.0, is_binary=False)
-    assert found == pytest.approx((deltas.mean() - half, deltas.mean() + half))
+    assert found == pytest.approx((500 - half, 500 + half))
+
+
+def test_the_side_of_a_longer_tail_is_longer() -> None:
+    """1, 2, 3 and 10: mean 4, standard error √50/√12 = 2.0412, skewness 180 / 4 / 12.5^1.5 · √12 / 2 = 1.7636."""
+    found = interval(np.array([1, 2, 3, 10]), np.ones(4, dtype=np.int64), largest=20.0, is_binary=False)
+    more = 2.0412 * 1.7636 * (1 + 2 * 3.18245**2) / (3 * 2)
+    assert found == pytest.approx((4 - 3.18245 * 2.0412, 4 + 3.18245 * 2.0412 + more), rel=1e-4)
 
 
 def test_groups_of_one_size_that_move_as_one_are_as_many_queries() -> None:
@@ -110,6 +121,20 @@ def test_intervals_of_zeros_and_ones_cover(n: int) -> None:
     is_as_promised(n)
 
 
+@pytest.mark.parametrize("n", [3, 5, 7, 10, 20])
+@pytest.mark.parametrize(("up", "down"), [RARE[0], RARE[2]])
+def test_rare_changes_of_few_queries_cannot_be_covered_less_than_too_often(n: int, up: float, down: float) -> None:
+    """Whatever the method: if an interval holds what was seen, and 0 where p is above .05, then no choice of the other
+    outcomes has a probability between 93 % and 98 % together with these.
+    """
+    fixed, free = chances_of_outcomes(n, up, down)
+    likely, rest = [chance for chance in free if chance > 1e-3], sum(chance for chance in free if chance <= 1e-3)
+    assert len(likely) <= 14
+    for chosen in itertools.product((0, 1), repeat=len(likely)):
+        least = fixed + sum(itertools.compress(likely, chosen))
+        assert least + rest < LEAST or least > MOST
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [6, 8, 9, 12, 15, 25, 30, 50, 75, 100, 150, 200])
 def test_intervals_of_zeros_and_ones_cover_for_many_more(n: int) -> None:
@@ -139,9 +164,18 @@ def test_intervals_of_graded_metrics_cover(name: str, n: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", NS)
-def test_a_long_tail_on_one_side_costs_few_queries_some_coverage(n: int) -> None:
-    covered, _ = drawn_coverage(*SKEWED["exponential"], n, trials=2000)
-    assert 0.87 <= covered <= MOST
+@pytest.mark.parametrize("name", SKEWED)
+def test_intervals_of_differences_with_a_long_tail_on_one_side_cover(name: str, n: int) -> None:
+    covered, _ = drawn_coverage(*SKEWED[name], n, trials=4000)
+    assert LEAST - margin(4000) <= covered <= MOST + margin(4000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", NS)
+def test_what_few_queries_cannot_show_costs_some_coverage(n: int) -> None:
+    """A tail of which most samples hold nothing: no method can know of it."""
+    covered, _ = drawn_coverage(*EXTREME, n, trials=4000)
+    assert (0.88 if n < 20 else LEAST) - margin(4000) <= covered <= MOST + margin(4000)
 
 
 @pytest.mark.slow

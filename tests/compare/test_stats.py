@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kbeval.compare.stats import NO_DIFFERENCE, Pairs, assess, holm, mcnemar_mid_p, verdict
+from kbeval.compare.stats import ALPHA, NO_DIFFERENCE, Pairs, assess, holm, mcnemar_mid_p, verdict
 
 DELTAS = st.lists(st.sampled_from([-1.0, -0.5, -1 / 3, 0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=10)
 
@@ -83,6 +83,22 @@ def test_holm_steps_down() -> None:
 # --- intervals ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("n", [4, 5, 9, 20, 40])
+def test_intervals_of_zeros_and_ones_hold_zero_exactly_where_p_is_above_its_level(n: int) -> None:
+    for gained in range(n + 1):
+        for lost in range(min(gained, n - gained) + 1):
+            found = assess({"m": pairs([1.0] * gained + [-1.0] * lost + [0.0] * (n - gained - lost))})["m"]
+            assert found.low is not None
+            assert (found.low > 0) is (found.p <= ALPHA), (gained, lost)
+
+
+@given(st.lists(st.integers(-3, 9), min_size=2, max_size=14))
+def test_an_interval_without_zero_has_a_p_at_its_level_or_below(deltas: list[int]) -> None:
+    found = assess({"m": pairs([delta / 10 for delta in deltas])})["m"]
+    if found.low is not None and found.high is not None and (found.low > 0 or found.high < 0):
+        assert found.p <= ALPHA
+
+
 def test_an_interval_is_never_a_point() -> None:
     """One query, two that agree, and none that changed: at most as sure as so few can make one."""
     assert assess({"m": pairs([1.0])})["m"].to_dict()["interval"] is None
@@ -95,8 +111,8 @@ def test_an_interval_is_never_a_point() -> None:
 
 
 def test_shares_cannot_differ_by_more_than_one() -> None:
-    found = assess({"m": Pairs(np.array([0.0, 0.1, 0.0]), np.array([1.0, 0.9, 0.2]))})["m"]
-    assert (found.low, found.high) == (-0.3676, 1.0)
+    found = assess({"m": Pairs(np.array([0.0, 0.1, 0.0]), np.array([1.0, 0.7, 0.2]))})["m"]
+    assert (found.low, found.high) == (-0.3937, 1.0)
     unbounded = assess({"m": Pairs(np.array([0.0, 0.1, 0.0]), np.array([3.0, 2.7, 0.2]))})["m"]
     assert unbounded.high is not None
     assert unbounded.high > 3

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbeval.compare.intervals import interval
+from kbeval.compare.stats import ALPHA, mcnemar_mid_p
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, tuple[int, int]], Floats]
@@ -29,7 +30,7 @@ _UNIT = 10**9
 
 
 def exact_coverage(n: int, truths: Iterable[tuple[float, float]]) -> list[float]:
-    """The chance that the interval of n queries holds the truth, for each pair of chances."""
+    """The chance that the interval of n queries, as `assess` gives it, holds the truth, for each pair of chances."""
     outcomes = np.array([(up, down) for up in range(n + 1) for down in range(n + 1 - up)])
     ones = np.ones(n, dtype=np.int64)
     limits = {}
@@ -37,6 +38,8 @@ def exact_coverage(n: int, truths: Iterable[tuple[float, float]]) -> list[float]
         if up >= down:
             found = interval(np.repeat([1, -1, 0], [up, down, n - up - down]), ones, largest=1.0, is_binary=True)
             assert found is not None
+            if mcnemar_mid_p(up, down) > ALPHA:
+                found = (min(0.0, found[0]), max(0.0, found[1]))
             limits[up, down], limits[down, up] = found, (-found[1], -found[0])
     low, high = np.array([limits[up, down] for up, down in outcomes.tolist()]).T
     logs = np.concatenate(([0.0], np.cumsum(np.log(np.arange(1, n + 1)))))
@@ -47,6 +50,26 @@ def exact_coverage(n: int, truths: Iterable[tuple[float, float]]) -> list[float]
         each = np.exp(logs[n] - logs[counts].sum(axis=1) + counts @ np.log(chances))
         covered.append(float(each @ ((low <= up - down + 1e-9) & (up - down <= high + 1e-9))))
     return covered
+
+
+def chances_of_outcomes(n: int, up: float, down: float) -> tuple[float, list[float]]:
+    """The chance of the outcomes whose interval must hold the truth, and that of each other one.
+
+    An interval holds the difference that was seen, and 0 where McNemar's p is above .05: so it holds a truth between.
+    """
+    fixed, free = 0.0, []
+    for gained in range(n + 1):
+        for lost in range(n + 1 - gained):
+            same = n - gained - lost
+            ways = math.comb(n, gained) * math.comb(n - gained, lost)
+            chance = ways * up**gained * down**lost * (1 - up - down) ** same
+            seen, true = (gained - lost) / n, up - down
+            is_between = min(0.0, seen) - 1e-9 <= true <= max(0.0, seen) + 1e-9
+            if is_between and mcnemar_mid_p(gained, lost) > ALPHA:
+                fixed += chance
+            else:
+                free.append(chance)
+    return fixed, free
 
 
 # --- graded: drawn -----------------------------------------------------------------------------------
@@ -115,7 +138,11 @@ RARE_GRADED: dict[str, tuple[Draw, float]] = {
     "5 %, both ways": (some(0.05, 0.5), 1.0),
 }
 # Differences with a long tail on one side only: where Student's interval is at its worst.
-SKEWED: dict[str, tuple[Draw, float]] = {"exponential": (lambda source, shape: source.exponential(1, shape), 5.0)}
+SKEWED: dict[str, tuple[Draw, float]] = {
+    "exponential": (lambda source, shape: source.exponential(1, shape), 5.0),
+    "log-normal, 0.5": (lambda source, shape: source.lognormal(0, 0.5, shape), 5.0),
+}
+EXTREME: tuple[Draw, float] = (lambda source, shape: source.lognormal(0, 1, shape), 20.0)
 
 
 def drawn_coverage(draw: Draw, largest: float, n: int, trials: int, seed: int = 7) -> tuple[float, float]:
@@ -163,7 +190,7 @@ def main(trials: int = 2000) -> None:
     for place, (up, down) in enumerate([*BINARY, *RARE], start=len(GRID)):
         print(_row(f"{up:g} up, {down:g} down", (found[place] for found in exact)))
     print("\ngraded, drawn")
-    for name, (draw, largest) in (GRADED | RARE_GRADED | SKEWED).items():
+    for name, (draw, largest) in (GRADED | RARE_GRADED | SKEWED | {"log-normal, 1": EXTREME}).items():
         print(_row(name, (drawn_coverage(draw, largest, n, trials)[0] for n in NS)))
     print("\ngroups, drawn (n: groups)")
     for sizes in ((5,), (1, 2, 3, 5, 9)):

@@ -26,6 +26,8 @@ FIELDS = {
     "char": ("start", "end", 0),
     "time": ("start_ms", "end_ms", 0),
 }
+# Where each kind begins to count; areas begin anywhere.
+LEAST = {"line": 1, "code": 1, "byte": 0, "char": 0, "time": 0, "page": 0}
 
 
 def real(value: Any) -> bool:
@@ -44,10 +46,10 @@ def box(span: Any) -> Box | None:
         edges[:2] = [span.get(first), span.get(last)]
         if real(edges[1]):
             edges[1] += more
-    elif kind == "page" and real(span.get("page")):
+    elif kind == "page" and real(span.get("page")) and span["page"] >= 1 and span["page"] == int(span["page"]):
         axis = ("page", span["page"])
         edges[:2] = [span.get("char_start"), span.get("char_end")]
-        if edges[0] is None or edges[1] is None:
+        if edges[0] is None and edges[1] is None:
             edges[:2] = [0, WHOLE_PAGE]
     elif kind == "region" and all(real(span.get(name)) for name in "xywh"):
         x, y, w, h = (Fraction(span[name]) for name in "xywh")
@@ -55,6 +57,10 @@ def box(span: Any) -> Box | None:
     if not all(map(real, [e for e in edges if not isinstance(e, Fraction)])):
         return None
     x0, x1, y0, y1 = map(Fraction, edges)
+    if kind in LEAST and x0 < LEAST[kind]:
+        return None
+    if kind not in {"time", "region"} and not (x0.denominator == x1.denominator == 1):
+        return None
     return (axis, x0, x1, y0, y1) if x0 < x1 and y0 < y1 else None
 
 

@@ -12,6 +12,7 @@ import pytest
 from kbeval.cli import run as kbeval
 from kbeval.errors import BrokenRunsError, DatabaseError
 from kbeval.scoring.aggregate import compute_aggregate, store_aggregate
+from kbeval.storage.runs import Run, read_as_positions
 from kbeval.systems import ImportedRun
 from kbeval.systems.writing import write_runs
 from tests.support.workspace import Workspace, hits
@@ -279,6 +280,35 @@ def test_a_run_called_latest_is_not_taken_for_the_latest(here: Workspace, capsys
     assert kbeval(["score", "--all"]) == 0
     assert kbeval(["gate", "lates", "--min", "mrr=0.5"]) == 0
     assert kbeval(["gate", "n-2", "--min", "mrr=0.5"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("run_id", "is_named"),
+    [
+        ("latest", True),
+        ("latest~1", True),
+        ("previous", True),
+        ("~2", True),
+        ("night-1~1", True),
+        ("night~3", True),  # the beginning of an id means that run
+        ("late", False),
+        ("latest-build", False),
+        ("other~1", False),
+        ("night-1~x", False),
+        ("night-1~", False),
+    ],
+)
+def test_an_id_also_means_a_position(run_id: str, is_named: bool) -> None:
+    runs = [Run(one, "s", "2026-01-01", None, "{}", "{}", 0) for one in ("night-1", run_id)]
+    assert read_as_positions(runs) == [run_id] * is_named
+
+
+def test_check_names_a_run_whose_id_also_means_a_position(here: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    for place, run_id in enumerate(("night-1", "latest", "night-1~1"), start=1):
+        here.add_run(run_id, {"q": {"hits_top_k": hits("c")}}, created_at=f"2026-01-0{place}")
+    assert kbeval(["check"]) == 1
+    out = capsys.readouterr().out
+    assert "runs whose id also means a position: 2  [reserved-id]\n  for example  latest; night-1~1\n" in out
 
 
 def test_an_archive_keeps_runs_of_ids_that_look_alike_apart(here: Workspace, tmp_path: Path) -> None:
