@@ -25,6 +25,7 @@ from kbeval.util.text import shown
 COMMANDS = {
     "demo": "kbeval.cli.demo",
     "run": "kbeval.cli.live_run",
+    "pipeline": "kbeval.cli.pipeline",
     "score": "kbeval.cli.score",
     "compare": "kbeval.cli.compare",
     "runs": "kbeval.cli.runs",

@@ -93,10 +93,10 @@ def compare_command(a: str, b: str, form: str, top: int, report: str | None, **f
 
 def _write(found: CompareReport, report: str, settings: common.Settings, database: str) -> None:
     from kbeval.render.comparison import render_report_md
-    from kbeval.util.files import report_path, write_whole
+    from kbeval.util.files import run_file, write_whole
 
-    runs_dir = Path(settings.get("runs_dir") or _parent_folder(database) / "runs")
-    path = Path(report) if report != _NEXT_TO_DB else report_path(runs_dir, found.run_b)
+    runs_dir = Path(settings.get("runs_dir") or parent_folder(database) / "runs")
+    path = Path(report) if report != _NEXT_TO_DB else run_file(runs_dir, found.run_b, "report.md", "use --report PATH")
     write_whole(path, render_report_md(found), never=settings.read_files())
     common.note(f"wrote {path}")
 
@@ -112,7 +112,7 @@ def print_summary(found: CompareReport, only: Collection[str] | None = None) -> 
     common.print_table(*text.delta_table(found.whole, only), "table")
 
 
-def _parent_folder(database: str) -> Path:
+def parent_folder(database: str) -> Path:
     """The folder that contains the database. An archive may be given as `.` and has a folder `runs` of its own."""
     path = Path(database)
     return (path.resolve() if path.is_dir() else path).parent

@@ -15,7 +15,7 @@ from kbeval.util.hiding import marks_in
 from kbeval.util.text import counted, json_shown, shown
 
 if TYPE_CHECKING:
-    from kbeval.live.run import Exchange, RunOptions
+    from kbeval.live.run import Exchange, Finished, RunOptions
     from kbeval.live.targets import TargetConfig
 
 _MOST_AT_ONCE = 1_000
@@ -25,83 +25,129 @@ _OF_THE_RUN = ("k", "mode", "run_id", "suite", "limit", "only", "sample", "seed"
 _SHOWN_BODY = 20_000
 
 
-@click.command("run")
-@click.option("--target", "target_name", metavar="NAME", help="a [targets.NAME] of kbeval.toml, or a type of target")
-@click.option("--url", metavar="URL", help="address of the system, for targets of type http and anchors")
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), help="seconds to wait for an answer  [120]")
-@click.option("--k", type=click.IntRange(1, LARGEST_K), help="how many hits to ask for  [10]")
-@click.option("--mode", metavar="TEXT", help="retrieval mode, stored with every row and available to templates")
-@click.option("--run-id", metavar="ID", help="id of the run  [the time in UTC, e.g. 20260304_021000]")
-@click.option("--suite", metavar="NAME", default="live", show_default=True, help="the suite that the run belongs to")
-@click.option("--limit", type=click.IntRange(1), help="only the first N queries")
-@click.option("--only", multiple=True, metavar="ID", help="only this query; can be repeated")
-@click.option("--sample", type=click.IntRange(1), help="only a random sample of N queries")
-@click.option("--seed", type=int, default=0, show_default=True, help="seed of the sample")
-@click.option("--repeat", type=click.IntRange(1, _MOST_REPEATS), default=1, help="make N runs of one configuration")
-@click.option("--retrieval-only", is_flag=True, help="store no answers, only hits")
-@click.option("--description", metavar="TEXT", help="what is being tried, stored with the run")
-@click.option("--store-full-text", is_flag=True, help="keep the texts of hits whole, not only 200 characters of each")
-@click.option("--concurrency", type=click.IntRange(1, _MOST_AT_ONCE), help="requests in flight at most")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), help="requests per second at most")
-@click.option(
-    "--max-errors", default="20%", show_default=True, metavar="N", help="stop if more queries fail, a share or a number"
+# What a run is made with.
+_OPTIONS = (
+    click.option(
+        "--target", "target_name", metavar="NAME", help="a [targets.NAME] of kbeval.toml, or a type of target"
+    ),
+    click.option("--url", metavar="URL", help="address of the system, for targets of type http and anchors"),
+    click.option("--timeout", type=click.FloatRange(0, min_open=True), help="seconds to wait for an answer  [120]"),
+    click.option("--k", type=click.IntRange(1, LARGEST_K), help="how many hits to ask for  [10]"),
+    click.option("--mode", metavar="TEXT", help="retrieval mode, stored with every row and available to templates"),
+    click.option("--run-id", metavar="ID", help="id of the run  [the time in UTC, e.g. 20260304_021000]"),
+    click.option(
+        "--suite", metavar="NAME", default="live", show_default=True, help="the suite that the run belongs to"
+    ),
+    click.option("--limit", type=click.IntRange(1), help="only the first N queries"),
+    click.option("--only", multiple=True, metavar="ID", help="only this query; can be repeated"),
+    click.option("--sample", type=click.IntRange(1), help="only a random sample of N queries"),
+    click.option("--seed", type=int, default=0, show_default=True, help="seed of the sample"),
+    click.option("--repeat", type=click.IntRange(1, _MOST_REPEATS), default=1, help="make N runs of one configuration"),
+    click.option("--retrieval-only", is_flag=True, help="store no answers, only hits"),
+    click.option("--description", metavar="TEXT", help="what is being tried, stored with the run"),
+    click.option(
+        "--store-full-text", is_flag=True, help="keep the texts of hits whole, not only 200 characters of each"
+    ),
+    click.option("--concurrency", type=click.IntRange(1, _MOST_AT_ONCE), help="requests in flight at most"),
+    click.option("--rate", type=click.FloatRange(0, min_open=True), help="requests per second at most"),
+    click.option(
+        "--max-errors",
+        default="20%",
+        show_default=True,
+        metavar="N",
+        help="stop if more queries fail, a share or a number",
+    ),
 )
-@click.option("--resume", metavar="RUN", help="continue an unfinished run")
+
+
+def run_options(command: common.Command) -> common.Command:
+    """The options with which a run is made or continued."""
+    resume = click.option("--resume", metavar="RUN", help="continue an unfinished run")
+    for option in reversed((*_OPTIONS, resume)):
+        command = option(command)
+    return command
+
+
+@click.command("run")
+@run_options
 @click.option("--dry-run", is_flag=True, help="show the first request and send nothing")
 @click.option("--verbose", is_flag=True, help="show every request with its response and the row made of it")
 @common.db_option
 @common.golden_option
-def run_command(dry_run: bool, resume: str | None, **given: Any) -> int:  # noqa: ANN401  (click's options)
+def run_command(dry_run: bool, **given: Any) -> int:  # noqa: ANN401  (click's options)
     """Ask a live system every golden query, and store its answers as a run.
 
     The system is a target: [target] in kbeval.toml, or options. Every answer is stored at once; a run that was
     interrupted, even by a crash, continues with --resume and asks only what has no answer. The database is created
     if it does not exist. Prints the id of the run.
     """
-    from kbeval.golden import load_golden
-    from kbeval.live.run import first_request, make_runs, resume_run
-    from kbeval.live.targets import choose_target
-    from kbeval.storage.database_file import refuse_database
-
-    settings = common.Settings()
-    path = settings.golden()
-    database = Path(settings.db())
-    refuse_database(path, database)
-    golden = load_golden(path)
-    for warning in golden.warnings:
-        common.warn(warning)
-    overrides = {"url": given["url"], "timeout": given["timeout"]}
-    options = _options(given)
-    if resume is not None:
-        _refuse(settings, dry_run=dry_run)
-
-        def choose(chosen: Mapping[str, Any]) -> TargetConfig:
-            merged = {**chosen, **{name: value for name, value in overrides.items() if value is not None}}
-            name = given["target_name"] or merged.pop("target", None)
-            merged.pop("target", None)
-            if marks_in(str(merged.get("url", ""))):
-                msg = "the address of the target contains a secret, which is not stored; pass --url again"
-                raise UsageError(msg)
-            return choose_target(settings.config, name, merged)
-
-        finished = resume_run(database, resume, golden, choose, options)
-    else:
-        target = choose_target(settings.config, given["target_name"], overrides)
-        if dry_run:
-            click.echo(_block(first_request(target, golden, database, options)))
-            return 0
-        finished = make_runs(database, golden, target, options)
-    for run in finished:
-        common.note(
-            f"stored run {run.run_id}: {counted(run.queries, 'query', 'queries')}, {counted(run.failed, 'error')},"
-            f" {run.seconds:.1f} s"
-        )
-        for warning in run.warnings:
-            common.warn(f"run {run.run_id}: {warning}")
+    job = RunJob(given, dry_run=dry_run)
+    if dry_run:
+        click.echo(_block(job.first_request()))
+        return 0
+    finished = job.make()
     common.note(f"next: kbeval score {shown(finished[0].run_id)}")
     for run in finished:
         click.echo(shown(run.run_id))
     return 0
+
+
+class RunJob:
+    """The run that the options of a command ask for."""
+
+    def __init__(self, given: Mapping[str, Any], *, dry_run: bool = False) -> None:
+        from kbeval.golden import load_golden
+        from kbeval.live.targets import choose_target
+        from kbeval.storage.database_file import refuse_database
+
+        self._given = given
+        self._settings = settings = common.Settings()
+        path = settings.golden()
+        self.database = Path(settings.db())
+        refuse_database(path, self.database)
+        self.golden = load_golden(path)
+        for warning in self.golden.warnings:
+            common.warn(warning)
+        self._overrides = {"url": given["url"], "timeout": given["timeout"]}
+        if given["resume"] is not None:
+            _refuse(settings, dry_run=dry_run)
+        else:
+            self._target = choose_target(settings.config, given["target_name"], self._overrides)
+
+    def first_request(self) -> str:
+        """What would be sent first."""
+        from kbeval.live.run import first_request
+
+        return first_request(self._target, self.golden, self.database, _options(self._given))
+
+    def make(self) -> list[Finished]:
+        """Make the run, or continue it, and say what came of it."""
+        from kbeval.live.run import make_runs, resume_run
+
+        options, resumed = _options(self._given), self._given["resume"]
+        if resumed is not None:
+            finished = resume_run(self.database, resumed, self.golden, self._target_of_run, options)
+        else:
+            finished = make_runs(self.database, self.golden, self._target, options)
+        for run in finished:
+            common.note(
+                f"stored run {run.run_id}: {counted(run.queries, 'query', 'queries')}, {counted(run.failed, 'error')},"
+                f" {run.seconds:.1f} s"
+            )
+            for warning in run.warnings:
+                common.warn(f"run {run.run_id}: {warning}")
+        return finished
+
+    def _target_of_run(self, chosen: Mapping[str, Any]) -> TargetConfig:
+        """The target of an unfinished run, given the options that it was started with."""
+        from kbeval.live.targets import choose_target
+
+        merged = {**chosen, **{name: value for name, value in self._overrides.items() if value is not None}}
+        then = merged.pop("target", None)
+        if marks_in(str(merged.get("url", ""))):
+            msg = "the address of the target contains a secret, which is not stored; pass --url again"
+            raise UsageError(msg)
+        return choose_target(self._settings.config, self._given["target_name"] or then, merged)
 
 
 def _options(given: Mapping[str, Any]) -> RunOptions:
@@ -120,7 +166,7 @@ def _options(given: Mapping[str, Any]) -> RunOptions:
         concurrency=given["concurrency"],
         rate=given["rate"],
         max_errors=given["max_errors"],
-        on_exchange=_show if given["verbose"] else None,
+        on_exchange=_show if given.get("verbose") else None,
         say=common.note,
     )
 

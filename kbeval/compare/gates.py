@@ -27,7 +27,8 @@ LIMITS = ("min", "max", "max_drop", "min_scored")
 # Those that are on or off.
 SWITCHES = ("no_regressions", "not_worse")
 CONFIG_KEYS = (*LIMITS, "max_missing", *SWITCHES, "baseline")
-_NEED_BASELINE = ("max_drop", *SWITCHES)
+# Those that say how much worse than another run this one may be.
+NEED_BASELINE = ("max_drop", *SWITCHES)
 _MOST_NAMED = 3
 
 
@@ -192,7 +193,7 @@ def check_gates(
         # Both are settled, and the baseline need not be of the suite.
         options = replace(options, scoring=replace(scoring, suite=None))
         if table.get("baseline") is None:
-            if needy := next((gate for gate in gates if gate.kind in _NEED_BASELINE), None):
+            if needy := next((gate for gate in gates if gate.kind in NEED_BASELINE), None):
                 msg = f"{needy} needs something to compare with: --baseline RUN"
                 raise UsageError(msg)
             return _alone(gated.run_id, (gates, metrics), db, golden, options)

@@ -35,12 +35,12 @@ def is_safe_name(name: str) -> bool:
     )
 
 
-def report_path(runs_dir: Path, run_id: str) -> Path:
-    """Where the report of a run belongs."""
+def run_file(runs_dir: Path, run_id: str, name: str, advice: str) -> Path:
+    """Where a file about a run belongs. `advice`: what to do if the run id cannot be the name of a folder."""
     if not is_safe_name(run_id):
-        msg = f"the run id {run_id!r} cannot be used as a folder name; use --report PATH"
+        msg = f"the run id {run_id!r} cannot be used as a folder name; {advice}"
         raise UsageError(msg)
-    return runs_dir / run_id / "report.md"
+    return runs_dir / run_id / name
 
 
 def write_whole(

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from kbeval.errors import UsageError
-from kbeval.util.files import is_safe_name, report_path, write_whole
+from kbeval.util.files import is_safe_name, run_file, write_whole
 
 
 @pytest.mark.parametrize("name", ["nightly-42", "2026-03-04 rechunked", "läuft_ünïcode", "a.b", "v1.2+rc", "日本語"])
 def test_ordinary_run_ids_are_folder_names(name: str) -> None:
-    assert report_path(Path("runs"), name) == Path("runs") / name / "report.md"
+    assert run_file(Path("runs"), name, "report.md", "use --report PATH") == Path("runs") / name / "report.md"
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_ordinary_run_ids_are_folder_names(name: str) -> None:
 def test_a_run_id_that_could_lead_elsewhere_never_becomes_a_path(name: str) -> None:
     assert not is_safe_name(name)
     with pytest.raises(UsageError, match="cannot be used as a folder name; use --report PATH"):
-        report_path(Path("runs"), name)
+        run_file(Path("runs"), name, "report.md", "use --report PATH")
 
 
 def test_a_file_is_written_whole_with_its_folders(tmp_path: Path) -> None:

@@ -1,0 +1,115 @@
+"""`kbeval pipeline`: make a run and everything that follows from it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kbeval.cli import common
+from kbeval.cli.answer import ANSWER
+from kbeval.cli.compare import parent_folder, print_summary
+from kbeval.cli.live_run import RunJob, run_options
+from kbeval.util.text import shown
+
+if TYPE_CHECKING:
+    from kbeval.compare.run_summary import StepResult
+    from kbeval.live.pipeline import Evaluation
+
+_MOST_SETTINGS = 30
+
+
+@click.command("pipeline")
+@run_options
+@click.option("--no-input", is_flag=True, help="ask nothing, even at a terminal")
+@click.option("--skip-score", is_flag=True, help="do not score the run")
+@click.option("--skip-compare", is_flag=True, help="do not compare it with the previous run of its suite")
+@common.db_option
+@common.golden_option
+@common.how_options
+@common.runs_dir_option
+@common.engine_options
+def pipeline_command(**given: Any) -> int:  # noqa: ANN401  (click's options)
+    """Make a run, score it, compare it with the previous run of its suite and check its gates.
+
+    The target and all options are those of 'kbeval run', the gates those of [gates] in kbeval.toml. Writes summary.md
+    and, if there is an earlier run, report.md to RUNS_DIR/RUN. If a step fails after the run was made, the others are
+    still tried; the exit code is that of the worst step.
+    """
+    from kbeval.compare.gates import read_gates
+    from kbeval.live.pipeline import COMPARE, SCORE, Plan, evaluate
+
+    settings = common.Settings()
+    gates = read_gates(settings.config.get("gates") or {}, str(settings.config.path))
+    if not given["no_input"] and given["description"] is None and given["resume"] is None and _is_interactive():
+        given["description"] = _ask_description(settings, given["suite"])
+    job = RunJob(given)
+    skip = {name: f"left out by --skip-{name}" for name in (SCORE, COMPARE) if given[f"skip_{name}"]}
+    plan = Plan(
+        database=job.database,
+        golden=settings.golden(),
+        scoring=settings.score_options(),
+        runs_dir=Path(settings.get("runs_dir") or parent_folder(settings.db()) / "runs"),
+        make=lambda: [run.run_id for run in job.make()],
+        gates=gates,
+        skip=skip,
+        never=settings.read_files(),
+        on_begin=lambda name: common.note(common.paint(f"── {name}", "bold")),
+        on_step=_tell,
+    )
+    found = evaluate(plan)
+    code = ANSWER.say(found.code)
+    _print(found)
+    return code
+
+
+def _is_interactive() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr is not None and sys.stderr.isatty()
+
+
+def _ask_description(settings: common.Settings, suite: str) -> str | None:
+    """Ask what is being tried; the configuration of the last run helps to say what is different now."""
+    from kbeval.render.table import Column, render
+    from kbeval.storage.run_config import config_fields, config_of
+    from kbeval.storage.source import stored_runs
+    from kbeval.util.hiding import Hider
+
+    runs = [run for run in stored_runs(settings.db()) if run.suite == suite] if Path(settings.db()).exists() else []
+    if runs:
+        fields = config_fields(config_of(runs[-1]), Hider())
+        rows = [[key, str(value)] for key, value in sorted(fields.items()) if not key.startswith("kbeval.")]
+        common.note(f"the last run of suite {suite} is {runs[-1].run_id}:")
+        table = render([Column("setting", width=40), Column("value", width=70)], rows[:_MOST_SETTINGS], "table")
+        click.echo(table, err=True)
+    text = click.prompt("What is being tried? (Enter: no description)", default="", show_default=False, err=True)
+    return text.strip() or None
+
+
+def _tell(step: StepResult) -> None:
+    common.note(f"{step.name}: {step.state}: {step.text}")
+
+
+def _print(found: Evaluation) -> None:
+    """The numbers, the comparison and the gates: what the single commands print."""
+    from kbeval.compare.report import CompareReport
+    from kbeval.render.gates import gate_table
+    from kbeval.render.scores import score_table
+    from kbeval.storage.run_config import config_of, imported_from
+
+    click.echo(common.paint(shown(found.run_id), "bold"))
+    if found.scored is not None:
+        systems = {imported_from(config_of(run)) for run in found.scored.runs}
+        rows = [(run_id, None, aggregate) for run_id, aggregate in found.scored.aggregates.items()]
+        click.echo()
+        common.print_table(*score_table(rows, "table", None, (), systems), "table")
+    if isinstance(found.compared, CompareReport):
+        click.echo()
+        print_summary(found.compared, found.compared.shown)
+    if found.gates is not None:
+        click.echo()
+        common.print_table(*gate_table(found.gates), "table")
+    warnings = [] if found.scored is None else [*found.scored.warnings]
+    for warning in dict.fromkeys([*warnings, *(() if found.gates is None else found.gates.warnings)]):
+        common.warn(warning)
