@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,6 +119,16 @@ class RunJob:
         from kbeval.live.run import first_request
 
         return first_request(self._target, self.golden, self.database, _options(self._given))
+
+    @property
+    def health_check(self) -> Callable[[], str | None] | None:
+        """Asks whether the system is healthy; None for targets that cannot be asked, and for a run to continue."""
+        from kbeval.live.run import check_health
+        from kbeval.live.targets import ANCHORS, HTTP
+
+        if self._given["resume"] is not None or self._target.type not in (HTTP, ANCHORS):
+            return None
+        return lambda: check_health(self._target, self.database)
 
     def make(self) -> list[Finished]:
         """Make the run, or continue it, and say what came of it."""

@@ -52,6 +52,7 @@ def pipeline_command(**given: Any) -> int:  # noqa: ANN401  (click's options)
         golden=settings.golden(),
         scoring=settings.score_options(),
         runs_dir=Path(settings.get("runs_dir") or parent_folder(settings.db()) / "runs"),
+        check_health=job.health_check,
         make=lambda: [run.run_id for run in job.make()],
         gates=gates,
         skip=skip,

@@ -28,7 +28,9 @@ from kbeval.util.files import run_file, write_whole
 from kbeval.util.hiding import Hider
 from kbeval.util.text import counted
 
-RUN, JUDGE, SCORE, COMPARE, GATE, SUMMARY = STEPS = ("run", "judge", "score", "compare", "gate", "summary")
+HEALTH, RUN, JUDGE, SCORE, COMPARE, GATE, SUMMARY = STEPS = (
+    *("health", "run", "judge", "score", "compare", "gate", "summary"),
+)
 INTERRUPTED = 130
 
 
@@ -40,6 +42,8 @@ class Plan:
     golden: str
     scoring: ScoreOptions
     runs_dir: Path
+    # Says what is wrong with the system, None if nothing is; itself None if that cannot be asked.
+    check_health: Callable[[], str | None] | None
     # Makes the runs and returns their ids, the first of them being the one that everything else is about.
     make: Callable[[], Sequence[str]]
     # Judges a run and says in one line what came of it.
@@ -76,20 +80,40 @@ class Evaluation:
         return max((step.code or 0 for step in self.steps), default=0)
 
 
+class UnhealthyError(KbevalError):
+    """The system under test cannot be asked now."""
+
+
 class _Skip(Exception):  # noqa: N818  (not a mistake)
     """A step has nothing to do; the message says why."""
 
 
 def evaluate(plan: Plan) -> Evaluation:
     """Make a run and everything that follows from it. Raises the error of a run that could not be made."""
+    healthy = _checked(plan)
     plan.on_begin(RUN)
-    found = Evaluation(plan.make())
+    found = Evaluation(plan.make(), [healthy])
     made = f"run {found.run_id}"
     if len(found.runs) > 1:
         made += f" and {counted(len(found.runs) - 1, 'repetition')}; the steps after scoring are about the first"
-    _Steps(plan, found).add(StepResult(RUN, 0, made))
-    _Steps(plan, found).make_all()
+    steps = _Steps(plan, found)
+    steps.add(StepResult(RUN, 0, made))
+    steps.make_all()
     return found
+
+
+def _checked(plan: Plan) -> StepResult:
+    plan.on_begin(HEALTH)
+    if plan.check_health is None:
+        step = StepResult(HEALTH, None, "this target has no health check")
+    else:
+        wrong = plan.check_health()
+        if wrong is not None:
+            msg = f"the target is not healthy: {wrong}; nothing was sent"
+            raise UnhealthyError(msg)
+        step = StepResult(HEALTH, 0, "the target is healthy")
+    plan.on_step(step)
+    return step
 
 
 class _Steps:

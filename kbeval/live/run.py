@@ -151,6 +151,16 @@ def first_request(target: TargetConfig, golden: Golden, database: Path | None, o
     return run_async(main())[0]
 
 
+def check_health(target: TargetConfig, database: Path) -> str | None:
+    """What is wrong with the system under test; None if nothing is."""
+
+    async def main() -> str | None:
+        async with open_target(target, Asking(Crew(Limit(1)), target.environment()), database) as opened:
+            return await opened.check_health()
+
+    return run_async(main())
+
+
 def _rendered(target: Target, queries: Sequence[Query], where: str) -> list[str]:
     if not queries:
         msg = "no golden query is chosen; check --only, --sample and --limit"

@@ -1,0 +1,163 @@
+"""`kbeval pipeline` against real servers: every step, what it leaves behind, and what it does when one fails."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from tests.live.conftest import Place
+from tests.support.live_server import LiveServer, search
+
+GATES = "\n[gates]\nmin = { mrr = 0.9 }\nmax = { error_rate = 0.0 }\nmax_drop = { mrr = 0.5 }\n"
+
+
+@pytest.fixture
+def labelled(place: Place, server: LiveServer) -> Place:
+    """The right chunk is the first hit for every question but the last."""
+    entries = []
+    for n in range(1, 6):
+        text = f"Question {n}?"
+        right = search({"question": text})["results"][0]["id"] if n < 5 else "missing"
+        entries.append({"id": f"q{n:03d}", "query": text, "answerable": True, "expected_chunk_ids": [right]})
+    (place.folder / "golden.json").write_text(json.dumps(entries))
+    place.http(server.url)
+    return place
+
+
+def summary_of(place: Place, run_id: str) -> str:
+    return (place.folder / "runs" / run_id / "summary.md").read_text()
+
+
+def test_two_evenings_from_the_run_to_the_comparison(labelled: Place, server: LiveServer) -> None:
+    code, out, err = labelled.run("pipeline", "--run-id", "monday", "--description", "as it was", "--k", "3")
+    assert code == 0, err
+    assert out.startswith("monday\n")
+    assert "health: done" in err
+    assert "compare: skipped: there is no earlier run in the suite" in err
+    first = summary_of(labelled, "monday")
+    assert "as it was" in first
+    assert "| mrr | 0.8000 | 5 | 0 |" in first
+    assert "Ledger: 5 golden, 5 rows, 0 missing" in first
+    assert f"| target.url | {server.url}/search |" in first
+    assert "| mrr | " in first.partition("## What the numbers mean")[2]
+
+    # The second evening finds the last one too, and asks for more.
+    server.set(answers={"Question 5?": {"results": [{"id": "missing"}], "answer": "There."}})
+    code, out, err = labelled.run("pipeline", "--run-id", "tuesday", "--description", "more hits", "--k", "5")
+    assert code == 0, err
+    assert "monday → tuesday:" in out
+    second = summary_of(labelled, "tuesday")
+    assert "| mrr | 1.0000 | 5 | 0 |" in second
+    assert "## Compared with monday" in second
+    assert "+0.2000" in second
+    assert "| eval\\_k | 3 | 5 |" in second or "| eval_k | 3 | 5 |" in second
+    assert (labelled.folder / "runs" / "tuesday" / "report.md").read_text().startswith("# monday → tuesday")
+    assert labelled.rows("SELECT COUNT(*) FROM eval_runs WHERE aggregate_json LIKE '%\"mrr\":%'") == [(2,)]
+
+
+def test_a_failing_gate_is_exit_code_1_and_everything_is_written(labelled: Place, server: LiveServer) -> None:
+    labelled.http(server.url)
+    labelled.config((labelled.folder / "kbeval.toml").read_text().partition("\n\n")[2] + GATES)
+    code, out, err = labelled.run("pipeline", "--run-id", "one")
+    assert code == 1, err
+    assert "gate: failed: one: 1 of 2 gates failed; not checked for want of an earlier run: max_drop" in err
+    assert "FAIL" in out
+    assert "--min mrr=0.9" in summary_of(labelled, "one")
+    # With an earlier run, the drop is measured from it.
+    code, out, err = labelled.run("pipeline", "--run-id", "two")
+    assert code == 1, err
+    assert "two against one: 1 of 3 gates failed" in err
+
+
+def test_a_step_that_fails_does_not_stop_the_others(labelled: Place, server: LiveServer) -> None:
+    """A metric of one's own that cannot be computed: no numbers, and still a summary that says so."""
+    labelled.config(
+        (labelled.folder / "kbeval.toml").read_text().partition("\n\n")[2]
+        + '\n[metrics]\nbroken = "no_such_column + 1"\n'
+    )
+    code, out, err = labelled.run("pipeline", "--run-id", "one")
+    assert code == 2
+    assert "score: error" in err
+    assert "broken" in err
+    assert out.startswith("one\n")
+    found = summary_of(labelled, "one")
+    assert "The run was not scored." in found
+    assert "| score | error |" in found
+    assert labelled.rows("SELECT COUNT(*) FROM eval_query_results") == [(5,)]
+
+
+def test_a_system_that_is_not_healthy_is_not_asked(labelled: Place, server: LiveServer) -> None:
+    labelled.config(f'[target]\ntype = "anchors"\nurl = "{server.url}"\n')
+    server.set(unhealthy=True)
+    before = server.counts()["answered"]
+    code, out, err = labelled.run("pipeline", "--run-id", "one")
+    assert (code, out) == (2, "")
+    assert "kbeval: the target is not healthy" in err
+    assert server.counts()["answered"] == before
+    assert not (labelled.folder / "runs").exists()
+
+
+def test_an_outage_does_not_look_like_a_result(labelled: Place, server: LiveServer) -> None:
+    """The index is down: the server answers 200 and abstains."""
+    labelled.config(f'[target]\ntype = "anchors"\nurl = "{server.url}"\n')
+    server.set(index_down=True)
+    code, _, err = labelled.run("pipeline", "--run-id", "one")
+    assert code == 0
+    assert "every answer is a refusal with nothing retrieved" in err
+    assert "every answer is a refusal with nothing retrieved" in summary_of(labelled, "one")
+
+
+def test_steps_can_be_left_out(labelled: Place) -> None:
+    assert labelled.run("pipeline", "--run-id", "one")[0] == 0
+    code, _, err = labelled.run("pipeline", "--run-id", "two", "--skip-compare", "--skip-score")
+    assert code == 0
+    assert "score: skipped: left out by --skip-score" in err
+    assert "compare: skipped: left out by --skip-compare" in err
+    assert "The run was not scored." in summary_of(labelled, "two")
+
+
+def test_repetitions_are_scored_together(labelled: Place) -> None:
+    code, _, err = labelled.run("pipeline", "--run-id", "one", "--repeat", "2")
+    assert code == 0, err
+    assert "run one and 1 repetition" in err
+    assert "stored the numbers of 2 runs" in err
+    assert not (labelled.folder / "runs" / "one-r2").exists()
+
+
+def test_a_run_id_that_is_a_path_has_no_folder(labelled: Place, tmp_path: Path) -> None:
+    code, _, err = labelled.run("pipeline", "--run-id", "../out")
+    assert code == 2
+    assert "cannot be used as a folder name" in err
+    assert labelled.rows("SELECT run_id FROM eval_runs") == [("../out",)]
+    assert not (tmp_path.parent / "out").exists()
+
+
+def test_at_a_terminal_it_asks_what_is_being_tried(labelled: Place) -> None:
+    assert labelled.run("pipeline", "--run-id", "one", "--description", "the old prompt")[0] == 0
+
+    def spawn(*words: str) -> pexpect.spawn:
+        child = pexpect.spawn(
+            sys.executable, ["-m", "kbeval", "pipeline", *words], cwd=labelled.folder, encoding="utf-8", timeout=60
+        )
+        child.setwinsize(50, 160)
+        return child
+
+    asking = spawn("--run-id", "two")
+    asking.expect("the last run of suite live is one")
+    asking.expect("the old prompt")
+    asking.expect("What is being tried")
+    asking.sendline("a new prompt")
+    asking.expect(pexpect.EOF)
+    asking.close()
+    assert asking.exitstatus == 0
+    assert labelled.snapshot("two")["description"] == "a new prompt"
+
+    silent = spawn("--run-id", "three", "--no-input")
+    silent.expect(pexpect.EOF)
+    silent.close()
+    assert silent.exitstatus == 0
+    assert labelled.snapshot("three").get("description") is None
