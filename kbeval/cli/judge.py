@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,35 +18,54 @@ if TYPE_CHECKING:
 _MOST = 1_000_000
 
 
+# Who judges, by what, and for how much.
+_OPTIONS = (
+    click.option(
+        "--judge-model",
+        metavar="NAME",
+        help="the judge: openai:NAME, anthropic:NAME, or NAME on the server at --judge-base-url  [judge.model]",
+    ),
+    click.option(
+        "--judge-base-url", metavar="URL", help="address of the judge's server, e.g. http://localhost:11434/v1"
+    ),
+    click.option(
+        "--judge-temperature", type=click.FloatRange(0, 2), default=0.0, help="sampling temperature, 0 by default"
+    ),
+    click.option(
+        "--rubric",
+        "rubrics",
+        metavar="NAME|FILE",
+        multiple=True,
+        help="what to judge by: groundedness, correctness or a Markdown file; may be repeated  [default: both]",
+    ),
+    click.option(
+        "--allow-cut-context", is_flag=True, help="judge although the stored context is not what the system saw"
+    ),
+    click.option("--max-cost", type=click.FloatRange(0), metavar="USD", help="stop before more than this is spent"),
+    click.option(
+        "--spot-check",
+        type=click.IntRange(1, _MOST),
+        metavar="N",
+        help="judge N answers again and show the agreement",
+    ),
+    click.option(
+        "--second-judge-model", metavar="NAME", help="the judge for --spot-check  [default: the same once more]"
+    ),
+    click.option("--second-judge-base-url", metavar="URL", help="address of its server  [default: --judge-base-url]"),
+)
+
+
+def judge_options(command: common.Command) -> common.Command:
+    """The options that say who judges, by what, and for how much."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
 @click.command("judge")
 @click.argument("run")
-@click.option(
-    "--judge-model",
-    metavar="NAME",
-    help="the judge: openai:NAME, anthropic:NAME, or NAME on the server at --judge-base-url  [judge.model]",
-)
-@click.option("--judge-base-url", metavar="URL", help="address of the judge's server, e.g. http://localhost:11434/v1")
-@click.option(
-    "--judge-temperature", type=click.FloatRange(0, 2), default=0.0, help="sampling temperature, 0 by default"
-)
-@click.option(
-    "--rubric",
-    "rubrics",
-    metavar="NAME|FILE",
-    multiple=True,
-    help="what to judge by: groundedness, correctness or a Markdown file; may be repeated  [default: both]",
-)
-@click.option("--allow-cut-context", is_flag=True, help="judge although the stored context is not what the system saw")
-@click.option("--max-cost", type=click.FloatRange(0), metavar="USD", help="stop before more than this is spent")
+@judge_options
 @click.option("--dry-run", is_flag=True, help="show what would be asked and what it would cost; send nothing")
-@click.option(
-    "--spot-check",
-    type=click.IntRange(1, _MOST),
-    metavar="N",
-    help="judge N answers again and show the agreement",
-)
-@click.option("--second-judge-model", metavar="NAME", help="the judge for --spot-check  [default: the same once more]")
-@click.option("--second-judge-base-url", metavar="URL", help="address of its server  [default: --judge-base-url]")
 @click.option("--seed", type=int, default=0, help="chooses the answers of --spot-check")
 @click.option("--concurrency", type=click.IntRange(1, 1000), default=16, help="most requests at once, 16 by default")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="most requests per second")
@@ -67,33 +87,45 @@ def judge_command(run: str, form: str, *, dry_run: bool, **flags: Any) -> int:  
 
     Keys come from OPENAI_API_KEY, ANTHROPIC_API_KEY or, for other servers, KBEVAL_JUDGE_API_KEY.
     """
-    from kbeval.golden import load_golden
     from kbeval.live.environment import Environment
-    from kbeval.live.judging import estimate, judge_run, make_plan, refuse_cut_context
+    from kbeval.live.judging import estimate, judge_run, refuse_cut_context
+
+    database = Path(common.Settings().db())
+    with common.Progress() as progress:
+        plan = judge_plan(run, flags, progress)
+    if dry_run:
+        refuse_cut_context(plan)
+        _print_estimate(plan, estimate(database, plan), form)
+        return 0
+    _print(judge_run(database, plan, Environment()), form)
+    return 0
+
+
+def judge_plan(run: str, flags: Mapping[str, Any], progress: common.Progress) -> Plan:
+    """What the options of a command ask to be judged, with what is doubtful about it said."""
+    from kbeval.golden import load_golden
+    from kbeval.live.judging import make_plan
 
     if (flags["second_judge_model"] or flags["second_judge_base_url"]) and not flags["spot_check"]:
         msg = "--second-judge-model and --second-judge-base-url require --spot-check N"
         raise click.UsageError(msg, click.get_current_context())
     settings = common.Settings()
-    database = Path(settings.db())
     golden = settings.golden_if_any()
-    with common.Progress() as progress:
-        options = _options(settings, flags, progress)
-        plan = make_plan(database, run, None if golden is None else load_golden(golden), options)
+    options = _options(settings, flags, progress)
+    plan = make_plan(Path(settings.db()), run, None if golden is None else load_golden(golden), options)
     if golden is None:
         common.warn("no golden file: the judge does not see expected_key_facts; pass --golden FILE")
     if plan.cut and options.allow_cut_context:
         common.warn(f"the context of {counted(plan.cut, 'answer')} is not what the system saw; this is recorded")
-    if dry_run:
-        refuse_cut_context(plan)
-        _print_estimate(plan, estimate(database, plan), form)
-        return 0
-    report = judge_run(database, plan, Environment())
-    _print(report, form)
-    return 0
+    return plan
 
 
-def _options(settings: common.Settings, flags: dict[str, Any], progress: common.Progress) -> JudgeOptions:
+def is_configured(settings: common.Settings, flags: Mapping[str, Any]) -> bool:
+    """Do the options or the config file name a judge?"""
+    return bool(flags["judge_model"] or (settings.config.get("judge") or {}).get("model"))
+
+
+def _options(settings: common.Settings, flags: Mapping[str, Any], progress: common.Progress) -> JudgeOptions:
     from kbeval.errors import UsageError
     from kbeval.live.judging import JudgeOptions
     from kbeval.live.prices import read_prices

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import click
 from kbeval.cli import common
 from kbeval.cli.answer import ANSWER
 from kbeval.cli.compare import parent_folder, print_summary
+from kbeval.cli.judge import is_configured, judge_options, judge_plan
 from kbeval.cli.live_run import RunJob, run_options
 from kbeval.util.text import shown
 
@@ -24,6 +26,19 @@ _MOST_SETTINGS = 30
 @click.command("pipeline")
 @run_options
 @click.option("--no-input", is_flag=True, help="ask nothing, even at a terminal")
+@judge_options
+@click.option(
+    "--judge-concurrency", type=click.IntRange(1, 1000), default=16, help="most requests to the judge at once"
+)
+@click.option("--judge-rate", type=click.FloatRange(0, min_open=True), help="most requests to the judge per second")
+@click.option(
+    "--judge-timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=120.0,
+    metavar="SECONDS",
+    help="seconds to wait for the judge, 120 by default",
+)
+@click.option("--skip-judge", is_flag=True, help="do not judge the answers")
 @click.option("--skip-score", is_flag=True, help="do not score the run")
 @click.option("--skip-compare", is_flag=True, help="do not compare it with the previous run of its suite")
 @common.db_option
@@ -32,21 +47,24 @@ _MOST_SETTINGS = 30
 @common.runs_dir_option
 @common.engine_options
 def pipeline_command(**given: Any) -> int:  # noqa: ANN401  (click's options)
-    """Make a run, score it, compare it with the previous run of its suite and check its gates.
+    """Make a run, judge and score it, compare it with the previous run of its suite, and check its gates.
 
-    The target and all options are those of 'kbeval run', the gates those of [gates] in kbeval.toml. Writes summary.md
+    The target and its options are those of 'kbeval run', the judge (if there is one) and its options those of
+    'kbeval judge', the gates those of [gates] in kbeval.toml. Writes summary.md
     and, if there is an earlier run, report.md to RUNS_DIR/RUN. If a step fails after the run was made, the others are
     still tried; the exit code is that of the worst step.
     """
     from kbeval.compare.gates import read_gates
-    from kbeval.live.pipeline import COMPARE, SCORE, Plan, evaluate
+    from kbeval.live.pipeline import COMPARE, JUDGE, SCORE, Plan, evaluate
 
     settings = common.Settings()
     gates = read_gates(settings.config.get("gates") or {}, str(settings.config.path))
     if not given["no_input"] and given["description"] is None and given["resume"] is None and _is_interactive():
         given["description"] = _ask_description(settings, given["suite"])
     job = RunJob(given)
-    skip = {name: f"left out by --skip-{name}" for name in (SCORE, COMPARE) if given[f"skip_{name}"]}
+    skip = {name: f"left out by --skip-{name}" for name in (JUDGE, SCORE, COMPARE) if given[f"skip_{name}"]}
+    if given["retrieval_only"]:
+        skip.setdefault(JUDGE, "a run of retrieval only has no answers")
     plan = Plan(
         database=job.database,
         golden=settings.golden(),
@@ -54,6 +72,7 @@ def pipeline_command(**given: Any) -> int:  # noqa: ANN401  (click's options)
         runs_dir=Path(settings.get("runs_dir") or parent_folder(settings.db()) / "runs"),
         check_health=job.health_check,
         make=lambda: [run.run_id for run in job.make()],
+        judge=_judge(given) if is_configured(settings, given) else None,
         gates=gates,
         skip=skip,
         never=settings.read_files(),
@@ -64,6 +83,29 @@ def pipeline_command(**given: Any) -> int:  # noqa: ANN401  (click's options)
     code = ANSWER.say(found.code)
     _print(found)
     return code
+
+
+def _judge(given: Mapping[str, Any]) -> Callable[[str], str]:
+    """Judges a run as 'kbeval judge' does, and says in one line what came of it."""
+    politeness = {name: given[f"judge_{name}"] for name in ("concurrency", "rate", "timeout")}
+
+    def judge(run_id: str) -> str:
+        from kbeval.live.environment import Environment
+        from kbeval.live.judging import judge_run
+
+        with common.Progress() as progress:
+            plan = judge_plan(run_id, {**given, **politeness}, progress)
+        report = judge_run(Path(common.Settings().db()), plan, Environment())
+        said = [
+            f"{one.rubric} {_mean(one.mean)} ({one.judged} judged, {one.unscored} unscored)" for one in report.rubrics
+        ]
+        return f"{plan.options.judge.name}: {', '.join(said)}"
+
+    return judge
+
+
+def _mean(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
 
 
 def _is_interactive() -> bool:

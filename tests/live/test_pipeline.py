@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pexpect
 import pytest
 
 from tests.live.conftest import Place
+from tests.support.judge_server import JudgeServer
 from tests.support.live_server import LiveServer, search
 
 GATES = "\n[gates]\nmin = { mrr = 0.9 }\nmax = { error_rate = 0.0 }\nmax_drop = { mrr = 0.5 }\n"
@@ -161,3 +163,40 @@ def test_at_a_terminal_it_asks_what_is_being_tried(labelled: Place) -> None:
     silent.close()
     assert silent.exitstatus == 0
     assert labelled.snapshot("three").get("description") is None
+
+
+@pytest.fixture(scope="module")
+def judge_server() -> Iterator[JudgeServer]:
+    with JudgeServer() as found:
+        yield found
+
+
+def test_answers_are_judged_before_they_are_scored(labelled: Place, judge_server: JudgeServer) -> None:
+    judge = ["--judge-model", "m", "--judge-base-url", f"{judge_server.url}/v1"]
+    code, _, err = labelled.run("pipeline", "--run-id", "one", "--store-full-text", *judge)
+    assert code == 0, err
+    assert (
+        "judge: done: m: groundedness 5.0000 (5 judged, 0 unscored), correctness 5.0000 (5 judged, 0 unscored)" in err
+    )
+    assert "| judge_groundedness | 5.0000 | 5 | 0 |" in summary_of(labelled, "one")
+    # Without the texts that the system saw, nothing is judged, and the rest goes on.
+    code, _, err = labelled.run("pipeline", "--run-id", "two", *judge)
+    assert code == 2
+    assert "judge: error" in err
+    assert "--store-full-text" in err
+    assert "| mrr | 0.8000 | 5 | 0 |" in summary_of(labelled, "two")
+    code, _, err = labelled.run("pipeline", "--run-id", "three", "--skip-judge", *judge)
+    assert code == 0
+    assert "judge: skipped: left out by --skip-judge" in err
+
+
+def test_with_the_judge_down_the_rest_goes_on(labelled: Place) -> None:
+    down = ["--judge-model", "m", "--judge-base-url", "http://127.0.0.1:9/v1", "--judge-timeout", "1"]
+    code, out, err = labelled.run("pipeline", "--run-id", "one", "--store-full-text", *down)
+    assert code == 2
+    assert "judge: error" in err
+    assert "score: done" in err
+    assert out.startswith("one\n")
+    found = summary_of(labelled, "one")
+    assert "| judge | error |" in found
+    assert "judge_groundedness" not in found.partition("## Configuration")[0].partition("## Results")[2]
