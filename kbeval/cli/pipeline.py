@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbeval.cli import common
-from kbeval.cli.answer import ANSWER
 from kbeval.cli.compare import parent_folder, print_summary
+from kbeval.cli.exit_code import EXIT_CODE
 from kbeval.cli.judge import is_configured, judge_options, judge_plan
 from kbeval.cli.live_run import RunJob, run_options
 from kbeval.util.text import shown
@@ -80,7 +80,7 @@ def pipeline_command(**given: Any) -> int:  # noqa: ANN401  (click's options)
         on_step=_tell,
     )
     found = evaluate(plan)
-    code = ANSWER.say(found.code)
+    code = EXIT_CODE.decide(found.code)
     _print(found)
     return code
 
