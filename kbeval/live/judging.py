@@ -215,16 +215,24 @@ def refuse_cut_context(plan: Plan) -> None:
 
 def estimate(database: Path, plan: Plan) -> Estimate:
     """What would be asked, and what it would cost. Nothing is sent or stored."""
+    asked: list[tuple[Judge, Sequence[Question]]] = [(plan.options.judge, plan.questions)]
+    if plan.options.spot_check:
+        asked.append((_second_judge(plan), _second_questions(plan)[1]))
     with JudgementStore(database, mode="ro") as store:
-        known = store.known([question.asked.key for question in plan.questions])
-    left = [question for question in plan.questions if question.asked.key not in known]
+        known = store.known([question.asked.key for _, questions in asked for question in questions])
     replies = [said.tokens_out for said in known.values() if said.tokens_out is not None]
     usual = sum(replies) // len(replies) if replies else _USUAL_REPLY
-    tokens_in, tokens_out = sum(estimated_tokens(question.prompt) for question in left), usual * len(left)
-    judge = plan.options.judge
-    price = price_of(plan.options.prices, judge.provider, judge.model)
-    cost = None if price is None else price.of(tokens_in, tokens_out)
-    return Estimate(len(plan.questions), len(plan.questions) - len(left), tokens_in, tokens_out, cost)
+    wanted = tokens_in = tokens_out = cached = 0
+    costs: list[float | None] = []
+    for judge, questions in asked:
+        left = [question for question in questions if question.asked.key not in known]
+        own = sum(estimated_tokens(question.prompt) for question in left), usual * len(left)
+        price = price_of(plan.options.prices, judge.provider, judge.model)
+        costs.append(None if price is None else price.of(*own))
+        wanted, cached = wanted + len(questions), cached + len(questions) - len(left)
+        tokens_in, tokens_out = tokens_in + own[0], tokens_out + own[1]
+    cost = None if None in costs else sum(filter(None, costs))
+    return Estimate(wanted, cached, tokens_in, tokens_out, cost)
 
 
 def judge_run(database: Path, plan: Plan, environment: Environment) -> JudgeReport:
@@ -300,15 +308,24 @@ def _total(a: int | None, b: int | None) -> int | None:
 # --- a second opinion ---------------------------------------------------------------------------------
 
 
-def _spot_check(store: JudgementStore, plan: Plan, asking: Asking, first: Mapping[str, Said]) -> SpotCheck:
-    """Judge a sample again and compare."""
-    options = plan.options
-    second = options.second_judge or options.judge
+def _second_judge(plan: Plan) -> Judge:
+    return plan.options.second_judge or plan.options.judge
+
+
+def _second_questions(plan: Plan) -> tuple[int, list[Question]]:
+    """How many answers are judged again, and what is asked about them."""
+    options, second = plan.options, _second_judge(plan)
     # The same judge is asked the same once more; another one for the first time.
-    repetition = 1 if options.second_judge is None or second == options.judge else 0
+    repetition = 1 if second == options.judge else 0
     answers = sorted(plan.answers.answers, key=lambda answer: answer.query_id)
     chosen = random.Random(options.seed).sample(answers, min(options.spot_check, len(answers)))  # noqa: S311  (a sample)
-    questions = list(_questions(chosen, options.rubrics, second, repetition))
+    return len(chosen), _questions(chosen, options.rubrics, second, repetition)
+
+
+def _spot_check(store: JudgementStore, plan: Plan, asking: Asking, first: Mapping[str, Said]) -> SpotCheck:
+    """Judge a sample again and compare."""
+    options, second = plan.options, _second_judge(plan)
+    chosen, questions = _second_questions(plan)
     known = store.known([question.asked.key for question in questions])
     left = [question for question in questions if question.asked.key not in known]
     price = price_of(options.prices, second.provider, second.model)
@@ -329,7 +346,7 @@ def _spot_check(store: JudgementStore, plan: Plan, asking: Asking, first: Mappin
     costs = [said.cost_usd for said in new.values()]
     return SpotCheck(
         second.name,
-        len(chosen),
+        chosen,
         {name: agreement([a for _, a, _ in some], [b for _, _, b in some]) for name, some in pairs.items()},
         unpaired,
         differing[:10],

@@ -237,6 +237,9 @@ def test_an_estimate_sends_and_stores_nothing(
     judge(capsys, *arguments(workspace, server))
     found = judge(capsys, *arguments(workspace, server, "--dry-run"))
     assert (found["questions"], found["cached"], found["cost_usd"]) == (6, 6, 0)
+    checked = judge(capsys, *arguments(workspace, server, "--dry-run", "--spot-check", "2"))
+    assert (checked["questions"], checked["cached"]) == (10, 6)
+    assert checked["cost_usd"] > 0
     (tmp_path / "kbeval.toml").unlink()
     assert judge(capsys, *arguments(workspace, server, "--dry-run", model="x"))["cost_usd"] is None
 
