@@ -13,7 +13,7 @@ from kbeval.cli import common
 from kbeval.util.text import shown
 
 if TYPE_CHECKING:
-    from kbeval.explore.inspect import Hit, Label, QueryDetail
+    from kbeval.explore.inspect import Hit, Judgement, Label, QueryDetail
     from kbeval.metrics.model import AggregateMetrics
     from kbeval.scoring.options import ScoreOptions
     from kbeval.storage.runs import Run
@@ -275,6 +275,14 @@ def _label(item: object) -> str:
     return json.dumps(item, ensure_ascii=False)
 
 
+def _print_judgements(judgements: Sequence[Judgement]) -> None:
+    for one in judgements:
+        score = f"unscored: {one.why}" if one.score is None else f"{one.score:g}: {one.reasoning or ''}"
+        click.echo(f"  {shown(f'judge of {one.rubric}'):20} {shown(score)}  ({shown(one.model)})")
+        for claim in one.unsupported_claims:
+            click.echo(f"  {'not supported':20} {shown(claim)}")
+
+
 def _print_query(detail: QueryDetail) -> None:
     from kbeval.render.table import Column
 
@@ -299,6 +307,7 @@ def _print_query(detail: QueryDetail) -> None:
         if not rule.is_kept:
             what = "the answer does not contain" if rule.rule == "must_contain" else "the answer contains"
             click.echo(f"  {'broken rule':20} {what} {shown(repr(rule.text))} ({rule.rule})")
+    _print_judgements(detail.judgements)
     click.echo()
     if detail.hits:
         common.print_table(

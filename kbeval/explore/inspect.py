@@ -60,6 +60,18 @@ class Hit:
 
 
 @dataclass(frozen=True)
+class Judgement:
+    """What a judge said about the answer; no score: `why` says why it is unscored."""
+
+    rubric: str
+    model: str
+    score: float | None
+    why: str | None
+    reasoning: str | None
+    unsupported_claims: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class QueryDetail:
     """Everything that is known about one query of one run."""
 
@@ -72,6 +84,7 @@ class QueryDetail:
     rules: Sequence[Rule]
     scores: Mapping[str, float | None]
     error: str | None
+    judgements: Sequence[Judgement] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -84,7 +97,29 @@ class QueryDetail:
             "citations_real": list(self.citations_real),
             "rules": [asdict(rule) for rule in self.rules],
             "scores": dict(self.scores),
+            **({"judgements": [asdict(one) for one in self.judgements]} if self.judgements else {}),
         }
+
+
+def _judgements(scoring: Scoring, query_id: str) -> list[Judgement]:
+    """What judges said about the answer."""
+    if not scoring.rubrics:
+        return []
+    session = scoring.session
+    session.need("judgements", "judged_claims")
+    unsupported: dict[str, list[str]] = {}
+    for rubric, claim in session.rows(
+        "SELECT rubric, claim FROM judged_claims WHERE query_id = $1 AND NOT is_supported ORDER BY rubric, place",
+        [query_id],
+    ):
+        unsupported.setdefault(rubric, []).append(claim)
+    found = session.rows(
+        "SELECT rubric, model, score, why, reasoning FROM judgements WHERE query_id = $1 ORDER BY rubric", [query_id]
+    )
+    return [
+        Judgement(rubric, model, score, why, reasoning, tuple(unsupported.get(rubric, ())))
+        for rubric, model, score, why, reasoning in found
+    ]
 
 
 def query_detail(scoring: Scoring, query_id: str, result_json: str | None) -> QueryDetail:
@@ -133,6 +168,7 @@ def query_detail(scoring: Scoring, query_id: str, result_json: str | None) -> Qu
             )
         ],
         rules=_rules(scoring, query_id),
+        judgements=_judgements(scoring, query_id),
         scores={
             column.name: None if value is None else rounded(value)
             for column, value in zip(columns, values, strict=True)

@@ -226,6 +226,19 @@ def test_judgements_and_claims_can_be_asked_about(judged: Workspace, capsys: pyt
         assert json.loads(capsys.readouterr().out) == [wanted]
 
 
+def test_what_a_judge_said_is_shown_next_to_the_answer(judged: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    store(judged, "a", [*full(2.0, "groundedness", unsupported=1), Given("q0", "tone", None, 1, None)])
+    command = ["show", "a", "--query", "q0", "--db", str(judged.db), "--golden", str(judged.golden)]
+    assert run(command) == 0
+    shown = capsys.readouterr().out
+    assert "judge of groundedness 2: " in shown
+    assert "not supported        claim" in shown
+    assert "judge of tone        unscored" in shown
+    assert run([*command, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)["judgements"]
+    assert [(one["rubric"], one["score"]) for one in found] == [("groundedness", 2.0), ("tone", None)]
+
+
 def test_what_others_wrote_into_the_tables_is_no_crash(judged: Workspace) -> None:
     store(judged, "a", full(4.0))
     for column, value in (("rubrics_json", "[[1], null, {}]"), ("rubrics_json", "{"), ("n_wanted", "many")):
