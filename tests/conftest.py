@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from kbeval.cli import run
 from kbeval.database.process import SPARE
 from tests.support.archives import fill
 from tests.support.workspace import Workspace
@@ -37,6 +39,20 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("KBEVAL_DB", "KBEVAL_GOLDEN", "KBEVAL_THREADS", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def made_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder that `kbeval demo` makes, once; only to be read."""
+    folder = tmp_path_factory.mktemp("made") / "demo"
+    assert run(["demo", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def own_demo(made_demo: Path, tmp_path: Path) -> Path:
+    """A copy of it in the folder of the test."""
+    return shutil.copytree(made_demo, tmp_path / "demo")
 
 
 @pytest.fixture

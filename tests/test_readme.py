@@ -16,7 +16,7 @@ import click
 import pytest
 
 import kbeval
-from kbeval.cli import COMMANDS, run
+from kbeval.cli import COMMANDS
 from kbeval.engine.relations import FOLDERS, relations
 from kbeval.explore.findings import CODES
 from kbeval.explore.tables import read_by
@@ -55,19 +55,11 @@ def test_your_own_data_is_scored_in_five_minutes(tmp_path: Path) -> None:
 # --- the examples of docs/ -------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The workspace of the demo."""
-    folder = tmp_path_factory.mktemp("demo") / "demo"
-    assert run(["demo", str(folder)]) == 0
-    return folder
-
-
 @pytest.fixture
-def workspace_db(tmp_path: Path, demo: Path) -> Path:
+def workspace_db(tmp_path: Path, made_demo: Path) -> Path:
     """The pages speak of workspace.db and golden.yaml; here they are the demo's."""
-    shutil.copy(demo / "kb.db", tmp_path / "workspace.db")
-    shutil.copy(demo / "golden.yaml", tmp_path / "golden.yaml")
+    shutil.copy(made_demo / "kb.db", tmp_path / "workspace.db")
+    shutil.copy(made_demo / "golden.yaml", tmp_path / "golden.yaml")
     (tmp_path / "kbeval.toml").write_text('db = "workspace.db"\ngolden = "golden.yaml"\n')
     return tmp_path
 

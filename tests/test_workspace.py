@@ -13,13 +13,6 @@ from kbeval.cli import run
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("workspace") / "demo"
-    assert run(["demo", str(folder)]) == 0
-    return folder
-
-
 def printed(capsys: pytest.CaptureFixture[str], folder: Path, *arguments: str) -> object:
     """What a command prints as JSON, run in that folder."""
     capsys.readouterr()
@@ -29,7 +22,8 @@ def printed(capsys: pytest.CaptureFixture[str], folder: Path, *arguments: str) -
     return json.loads(capsys.readouterr().out)
 
 
-def test_it_does_what_the_commands_do(demo: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_it_does_what_the_commands_do(own_demo: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    demo = own_demo
     workspace = kbeval.open_workspace(demo)
     report = workspace.compare("latest~1", "latest")
     assert report.to_dict() == printed(capsys, demo, "compare", "latest~1", "latest")
@@ -48,11 +42,10 @@ def test_it_does_what_the_commands_do(demo: Path, capsys: pytest.CaptureFixture[
         assert explorer.query("SELECT COUNT(*) FROM runs").rows() == [(3,)]
 
 
-def test_scoring_stores_what_changed_and_nothing_else(tmp_path: Path) -> None:
-    run(["demo", str(tmp_path / "demo")])
-    workspace = kbeval.open_workspace(tmp_path / "demo")
+def test_scoring_stores_what_changed_and_nothing_else(own_demo: Path) -> None:
+    workspace = kbeval.open_workspace(own_demo)
     before = [one.aggregate_json for one in workspace.runs()]
-    by_span = kbeval.open_workspace(tmp_path / "demo", match="span")
+    by_span = kbeval.open_workspace(own_demo, match="span")
     by_span.score(store=False)
     workspace.score()
     assert [one.aggregate_json for one in workspace.runs()] == before
@@ -62,14 +55,13 @@ def test_scoring_stores_what_changed_and_nothing_else(tmp_path: Path) -> None:
     assert [one.aggregate_json for one in workspace.runs()] == before
 
 
-def test_the_config_file_says_how(tmp_path: Path) -> None:
-    run(["demo", str(tmp_path / "demo")])
-    with (tmp_path / "demo" / "kbeval.toml").open("a") as file:
+def test_the_config_file_says_how(own_demo: Path) -> None:
+    with (own_demo / "kbeval.toml").open("a") as file:
         file.write('\n[metrics]\nwords = "MAX(rank)"\n[gates]\nmin = { mrr = 0.99 }\n')
-    workspace = kbeval.open_workspace(tmp_path / "demo")
+    workspace = kbeval.open_workspace(own_demo)
     assert "words" in {metric.name for metric in workspace.options.metrics()}
     assert not workspace.gate("latest").passed
-    assert kbeval.open_workspace(tmp_path / "demo", cache="off").options.cache == "off"
+    assert kbeval.open_workspace(own_demo, cache="off").options.cache == "off"
 
 
 def test_runs_of_other_systems_are_imported(tmp_path: Path) -> None:

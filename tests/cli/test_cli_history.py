@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 from matplotlib.image import imread
 
-from kbeval.cli import run
 from tests.cli.test_cli import at_terminal, call, refused
 from tests.support.workspace import Workspace
 from tests.test_readme import DOCS
@@ -226,9 +225,8 @@ def test_a_spark_line_is_for_terminals(four_runs: Keeper, capsys: pytest.Capture
     assert "min 0.1000" not in plain
 
 
-def test_the_docs_show_what_a_terminal_shows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert run(["demo", "demo"]) == 0
-    monkeypatch.chdir(tmp_path / "demo")
+def test_the_docs_show_what_a_terminal_shows(monkeypatch: pytest.MonkeyPatch, own_demo: Path) -> None:
+    monkeypatch.chdir(own_demo)
     shown = at_terminal(
         "-m", "kbeval", "history", "mrr", "empty_result_rate", "--db", "kb.db", NO_COLOR="1", COLUMNS="120"
     )

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import kbeval
@@ -21,6 +21,7 @@ from kbeval.errors import BadRowsError, UsageError
 from kbeval.metrics.catalogue import metrics_in_config
 from kbeval.render.comparison import delta_table, legend, render_report_md, slice_table, verdict_sentence
 from kbeval.scoring.options import ScoreOptions
+from tests.support.examples import scorings
 from tests.support.workspace import Workspace, answer, hits
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "eval" / "compare-1.json"
@@ -47,20 +48,28 @@ def one_query(workspace: Workspace, a: Any, b: Any, **label: Any) -> QueryCompar
 # --- the kinds ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "kind", "note"),
-    [
+def many_queries(workspace: Workspace, *cases: tuple[dict[str, Any], Any, Any]) -> list[QueryComparison]:
+    """What became of queries q00, q01, …, each with its labels and its rows in both runs, in one comparison."""
+    named = {f"q{number:02}": case for number, case in enumerate(cases)}
+    workspace.add_golden(
+        *({"id": query, "expected_chunk_ids": ["c"], **label} for query, (label, _, _) in named.items())
+    )
+    workspace.add_run("a", {query: a for query, (_, a, _) in named.items()})
+    workspace.add_run("b", {query: b for query, (_, _, b) in named.items()})
+    return sorted(compare(workspace).per_query, key=lambda one: one.query_id)
+
+
+def test_every_kind(workspace: Workspace) -> None:
+    kinds: list[tuple[int | None, int | None, str, str]] = [
         (None, 3, "win", "miss→hit"),
         (4, 1, "win", "rank 4→1"),
         (2, 2, "draw", "rank 2 in both"),
         (1, 2, "loss", "rank 1→2"),
         (1, None, "regression", "hit→miss; not retrieved"),
         (None, None, "draw", "miss in both"),
-    ],
-)
-def test_every_kind(workspace: Workspace, a: int | None, b: int | None, kind: str, note: str) -> None:
-    found = one_query(workspace, ranking(a), ranking(b))
-    assert (found.kind, found.a_hit_rank, found.b_hit_rank, found.note) == (kind, a, b, note)
+    ]
+    found = many_queries(workspace, *(({}, ranking(a), ranking(b)) for a, b, _, _ in kinds))
+    assert [(one.a_hit_rank, one.b_hit_rank, one.kind, one.note) for one in found] == kinds
 
 
 def test_a_query_that_one_run_does_not_have_is_a_miss_there_and_says_so(workspace: Workspace) -> None:
@@ -109,31 +118,32 @@ def test_a_query_with_spans_alone_is_matched_by_span_whatever_the_versions(works
 # --- causes ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "cause"),
-    [
-        (ranking(1), {"error": "timeout"}, "now errors"),
-        ({"error": "timeout"}, ranking(1), "no longer errors"),
-        (ranking(1), {"hits_top_k": []}, "not retrieved"),
-        (ranking(1), {"hits_top_k": hits(None, doc="x")}, "not retrieved"),
-        (ranking(1), ranking(2), "ranked lower"),
-        (ranking(2), ranking(1), "ranked higher"),
-        (ranking(3), ranking(11), "below the top 10"),
-        (ranking(11), ranking(3), "now in the top 10"),
-        (
-            {**ranking(1), "answer": answer("yes")},
-            {**ranking(1), "answer": answer("", grounded=False)},
-            "answer now refuses",
-        ),
-        (
-            {**ranking(1), "answer": answer("", grounded=False)},
-            {**ranking(1), "answer": answer("yes")},
-            "no longer refuses",
-        ),
-    ],
-)
-def test_the_cause_is_what_the_data_shows(workspace: Workspace, a: Any, b: Any, cause: str) -> None:
-    assert cause in one_query(workspace, a, b).causes
+CAUSES: list[tuple[Any, Any, str]] = [
+    (ranking(1), {"error": "timeout"}, "now errors"),
+    ({"error": "timeout"}, ranking(1), "no longer errors"),
+    (ranking(1), {"hits_top_k": []}, "not retrieved"),
+    (ranking(1), {"hits_top_k": hits(None, doc="x")}, "not retrieved"),
+    (ranking(1), ranking(2), "ranked lower"),
+    (ranking(2), ranking(1), "ranked higher"),
+    (ranking(3), ranking(11), "below the top 10"),
+    (ranking(11), ranking(3), "now in the top 10"),
+    (
+        {**ranking(1), "answer": answer("yes")},
+        {**ranking(1), "answer": answer("", grounded=False)},
+        "answer now refuses",
+    ),
+    (
+        {**ranking(1), "answer": answer("", grounded=False)},
+        {**ranking(1), "answer": answer("yes")},
+        "no longer refuses",
+    ),
+]
+
+
+def test_the_cause_is_what_the_data_shows(workspace: Workspace) -> None:
+    found = many_queries(workspace, *(({}, a, b) for a, b, _ in CAUSES))
+    for one, (_, _, cause) in zip(found, CAUSES, strict=True):
+        assert cause in one.causes, one.query_id
 
 
 def test_a_lost_chunk_whose_document_still_comes_back_says_where(workspace: Workspace) -> None:
@@ -155,36 +165,34 @@ def test_the_runs_own_k_says_what_is_below_the_top(workspace: Workspace) -> None
     assert compare(workspace).per_query[0].note == "rank 3→7; below the top 5"
 
 
-@pytest.mark.parametrize(
-    ("label", "a", "b", "flip", "way"),
-    [
-        ({"must_contain": ["yes"]}, answer("yes"), answer("no"), "answer now breaks its rules", "worse"),
-        ({"must_contain": ["yes"]}, answer("no"), answer("yes"), "answer now keeps its rules", "better"),
-        (
-            {"answerable": False},
-            answer("", grounded=False),
-            answer("sure"),
-            "refused correctly, now answers",
-            "worse",
-        ),
-        ({"answerable": False}, answer("sure"), answer("", grounded=False), "now refuses, rightly", "better"),
-        (
-            {},
-            answer("x", {"kind": "line", "path": "p.md", "start": 1, "end": 2}),
-            answer("x", {"kind": "line", "path": "p.md", "start": 90, "end": 99}),
-            "citation broke",
-            "worse",
-        ),
-    ],
-)
-def test_answers_that_flip_are_told_even_where_ranks_stay(
-    workspace: Workspace, label: Any, a: Any, b: Any, flip: str, way: str
-) -> None:
+FLIPS: list[tuple[dict[str, Any], Any, Any, str, str]] = [
+    ({"must_contain": ["yes"]}, answer("yes"), answer("no"), "answer now breaks its rules", "worse"),
+    ({"must_contain": ["yes"]}, answer("no"), answer("yes"), "answer now keeps its rules", "better"),
+    (
+        {"answerable": False},
+        answer("", grounded=False),
+        answer("sure"),
+        "refused correctly, now answers",
+        "worse",
+    ),
+    ({"answerable": False}, answer("sure"), answer("", grounded=False), "now refuses, rightly", "better"),
+    (
+        {},
+        answer("x", {"kind": "line", "path": "p.md", "start": 1, "end": 2}),
+        answer("x", {"kind": "line", "path": "p.md", "start": 90, "end": 99}),
+        "citation broke",
+        "worse",
+    ),
+]
+
+
+def test_answers_that_flip_are_told_even_where_ranks_stay(workspace: Workspace) -> None:
     workspace.add_document("d1", "p.md")
     workspace.add_chunk("c", "d1", [{"kind": "line", "start": 1, "end": 9}])
-    found = one_query(workspace, {**ranking(1), "answer": a}, {**ranking(1), "answer": b}, **label)
-    assert (found.kind, found.answer) == ("draw", way)
-    assert flip in found.note
+    rows = ((label, {**ranking(1), "answer": a}, {**ranking(1), "answer": b}) for label, a, b, _, _ in FLIPS)
+    for one, (_, _, _, flip, way) in zip(many_queries(workspace, *rows), FLIPS, strict=True):
+        assert (one.kind, one.answer) == ("draw", way), flip
+        assert flip in one.note
 
 
 def test_what_changed_in_the_configuration_is_a_cause_of_what_moved(workspace: Workspace) -> None:
@@ -262,9 +270,9 @@ MIRRORED = {"win": ("loss", "regression"), "loss": ("win",), "regression": ("win
 RANKS = st.none() | st.integers(1, 12)
 
 
-@settings(max_examples=20)
+@scorings(6)
 @given(
-    st.lists(st.tuples(RANKS, RANKS, st.booleans(), st.booleans()), min_size=1, max_size=12),
+    st.lists(st.tuples(RANKS, RANKS, st.booleans(), st.booleans()), min_size=1, max_size=40),
     st.sampled_from(["md@1", "md@2"]),
 )
 def test_the_other_order_mirrors_everything(queries: list[tuple[Any, Any, bool, bool]], chunker: str) -> None:

@@ -53,35 +53,77 @@ def gate(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
     return code, out, err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (["--min", "mrr=0.625"], 0, "mrr is 0.625"),
-        (["--min", "mrr=0.6251"], 1, "mrr is 0.625; wanted: at least 0.6251"),
-        (["--min", "hit@1=0.5", "--min", "hit_at_k.5=0.75"], 0, "hit_at_k.5 is 0.75"),
-        (["--min", "hit@2=0.76"], 1, "hit_at_k.2 is 0.75"),
-        (["--max", "empty_result_rate=0"], 0, "empty_result_rate is 0"),
-        (["--max", "failed=0"], 0, "failed_queries is 0"),
-        (["--max", "mrr=0.5"], 1, "wanted: at most 0.5"),
-        (["--min", "groundedness=0"], 1, "groundedness has no value: it applies to no query of this run"),
-        (["--max", "citation_coverage=1"], 1, "citation_coverage has no value"),
-        (["--min-scored", "hit_at_k=4"], 0, "scored on 4 queries"),
-        (["--min-scored", "mrr=5"], 1, "scored on 4 queries; wanted: at least 5"),
-        (["--max-missing", "1"], 0, "no row for 1 golden query"),
-        (["--max-missing", "0"], 1, "wanted: at most 0"),
-        (["--baseline", "a", "--max-drop", "mrr=0.375"], 0, "mrr went from 1 to 0.625"),
-        (["--baseline", "a", "--max-drop", "mrr=0.37"], 1, "worse by at most 0.37"),
-        (["--baseline", "a", "--max-drop", "empty_result_rate=0"], 0, "empty_result_rate went from 0 to 0"),
-        (["--baseline", "a", "--max-drop", "groundedness=1"], 1, "has no value"),
-        (["--baseline", "a", "--no-regressions"], 1, "2 regressions: q3, q4"),
-        (["--baseline", "b", "--no-regressions"], 0, "no regression"),
-    ],
-)
+# Gates that pass and gates that fail, each with what is said of it; those of one call are judged together.
+JUDGED: list[tuple[list[str], bool, list[tuple[str, str]]]] = [
+    (
+        [],
+        True,
+        [
+            ("--min mrr=0.625", "mrr is 0.625"),
+            ("--min hit@1=0.5", "hit_at_k.1 is 0.5"),
+            ("--min hit_at_k.5=0.75", "hit_at_k.5 is 0.75"),
+            ("--max empty_result_rate=0", "empty_result_rate is 0"),
+            ("--max failed=0", "failed_queries is 0"),
+            ("--min-scored hit_at_k=4", "scored on 4 queries"),
+            ("--max-missing 1", "no row for 1 golden query"),
+        ],
+    ),
+    (
+        [],
+        False,
+        [
+            ("--min mrr=0.6251", "mrr is 0.625; wanted: at least 0.6251"),
+            ("--min hit@2=0.76", "hit_at_k.2 is 0.75"),
+            ("--max mrr=0.5", "wanted: at most 0.5"),
+            ("--min groundedness=0", "groundedness has no value: it applies to no query of this run"),
+            ("--max citation_coverage=1", "citation_coverage has no value"),
+            ("--min-scored mrr=5", "scored on 4 queries; wanted: at least 5"),
+            ("--max-missing 0", "wanted: at most 0"),
+        ],
+    ),
+    (
+        ["--baseline", "a"],
+        True,
+        [
+            ("--max-drop mrr=0.375", "mrr went from 1 to 0.625"),
+            ("--max-drop empty_result_rate=0", "empty_result_rate went from 0 to 0"),
+        ],
+    ),
+    (
+        ["--baseline", "a"],
+        False,
+        [
+            ("--max-drop mrr=0.37", "worse by at most 0.37"),
+            ("--max-drop groundedness=1", "has no value"),
+            ("--no-regressions", "2 regressions: q3, q4"),
+        ],
+    ),
+    (["--baseline", "b"], True, [("--no-regressions", "no regression")]),
+]
+
+
+@pytest.mark.parametrize(("base", "passes", "gates"), JUDGED)
 def test_a_gate_passes_or_fails_and_says_why(
-    two_runs: Workspace, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, said: str
+    two_runs: Workspace,
+    capsys: pytest.CaptureFixture[str],
+    base: list[str],
+    passes: bool,
+    gates: list[tuple[str, str]],
 ) -> None:
-    found, out, _ = gate(capsys, "b", *arguments)
-    assert (found, said in out) == (code, True), out
+    arguments = [part for named, _ in gates for part in named.split()]
+    code, out, _ = gate(capsys, "b", *base, *arguments, "--format", "json")
+    assert code == (0 if passes else 1), out
+    found = json.loads(out)["gates"]
+    assert [one["pass"] for one in found] == [passes] * len(gates), out
+    for named, said in gates:
+        assert any(said in one["why"] for one in found), named
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["--min", "mrr=0.625"], 0), (["--max-missing", "0"], 1)])
+def test_one_gate_alone_decides_the_exit_code(
+    two_runs: Workspace, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int
+) -> None:
+    assert gate(capsys, "b", *arguments)[0] == code
 
 
 def test_a_metric_that_should_fall_may_not_rise(two_runs: Workspace, capsys: pytest.CaptureFixture[str]) -> None:

@@ -25,6 +25,7 @@ from tests.oracles.interval_coverage import (
     exact_coverage,
     grouped_coverage,
 )
+from tests.support.examples import THOROUGH, sized
 
 LEAST, MOST = 0.93, 0.98
 
@@ -136,9 +137,14 @@ def test_rare_changes_of_few_queries_cannot_be_covered_less_than_too_often(n: in
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [6, 8, 9, 12, 15, 25, 30, 50, 75, 100, 150, 200])
+# Exact coverage of 200 queries takes as long as that of all others together.
+@pytest.mark.parametrize("n", [6, 8, 9, 12, 15, 25, 30, 50, 75, 100, 150, *([200] if THOROUGH else [])])
 def test_intervals_of_zeros_and_ones_cover_for_many_more(n: int) -> None:
     is_as_promised(n)
+
+
+TRIALS = sized(400, 2000)
+LONG_TAIL_TRIALS = sized(800, 4000)
 
 
 def margin(trials: int) -> float:
@@ -156,26 +162,26 @@ def test_intervals_of_graded_metrics_mostly_cover(n: int, name: str) -> None:
 @pytest.mark.parametrize("n", NS)
 @pytest.mark.parametrize("name", [*GRADED, *RARE_GRADED])
 def test_intervals_of_graded_metrics_cover(name: str, n: int) -> None:
-    covered, changed = drawn_coverage(*(GRADED | RARE_GRADED)[name], n, trials=2000)
-    assert covered >= LEAST - margin(2000)
+    covered, changed = drawn_coverage(*(GRADED | RARE_GRADED)[name], n, trials=TRIALS)
+    assert covered >= LEAST - margin(TRIALS)
     if changed >= 10:
-        assert covered <= MOST + margin(2000)
+        assert covered <= MOST + margin(TRIALS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", NS)
 @pytest.mark.parametrize("name", SKEWED)
 def test_intervals_of_differences_with_a_long_tail_on_one_side_cover(name: str, n: int) -> None:
-    covered, _ = drawn_coverage(*SKEWED[name], n, trials=4000)
-    assert LEAST - margin(4000) <= covered <= MOST + margin(4000)
+    covered, _ = drawn_coverage(*SKEWED[name], n, trials=LONG_TAIL_TRIALS)
+    assert LEAST - margin(LONG_TAIL_TRIALS) <= covered <= MOST + margin(LONG_TAIL_TRIALS)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", NS)
 def test_what_few_queries_cannot_show_costs_some_coverage(n: int) -> None:
     """A tail of which most samples hold nothing: no method can know of it."""
-    covered, _ = drawn_coverage(*EXTREME, n, trials=4000)
-    assert (0.88 if n < 20 else LEAST) - margin(4000) <= covered <= MOST + margin(4000)
+    covered, _ = drawn_coverage(*EXTREME, n, trials=LONG_TAIL_TRIALS)
+    assert (0.88 if n < 20 else LEAST) - margin(LONG_TAIL_TRIALS) <= covered <= MOST + margin(LONG_TAIL_TRIALS)
 
 
 @pytest.mark.slow
@@ -183,7 +189,7 @@ def test_what_few_queries_cannot_show_costs_some_coverage(n: int) -> None:
 @pytest.mark.parametrize("sizes", [(5,), (1, 2, 3, 5, 9)], ids=["equal", "unequal"])
 @pytest.mark.parametrize("groups", [5, 10, 20, 50, 200])
 def test_intervals_over_groups_cover(groups: int, sizes: tuple[int, ...], together: bool) -> None:
-    covered = grouped_coverage(sizes, groups, 2000, together=together)
-    assert covered >= LEAST - margin(2000)
+    covered = grouped_coverage(sizes, groups, TRIALS, together=together)
+    assert covered >= LEAST - margin(TRIALS)
     if groups >= 20:
-        assert covered <= MOST + margin(2000)
+        assert covered <= MOST + margin(TRIALS)

@@ -62,7 +62,7 @@ def test_what_was_spilled_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 @pytest.mark.slow
 def test_more_data_than_memory_spills_and_scores_the_same(workspace: Workspace) -> None:
     words = "the quick brown fox " * 40
-    entries = [{"id": f"q{n}", "expected_chunk_ids": [f"c{n % 50}"], "must_contain": ["fox"]} for n in range(4000)]
+    entries = [{"id": f"q{n}", "expected_chunk_ids": [f"c{n % 50}"], "must_contain": ["fox"]} for n in range(2000)]
     workspace.add_golden(*entries)
     for run in range(4):
         rows = {
@@ -74,7 +74,7 @@ def test_more_data_than_memory_spills_and_scores_the_same(workspace: Workspace) 
                     "answer": {"answer": words + str(n), "grounded": True, "citations": []},
                 }
             )
-            for n in range(4000)
+            for n in range(2000)
         }
         workspace.add_run(f"run{run}", rows)
     roomy = workspace.score(memory_limit="2GB")

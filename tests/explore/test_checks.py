@@ -223,13 +223,20 @@ def test_with_labels_by_span_two_chunkers_are_no_finding(by_line: Workspace) -> 
 # --- rows ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["hits", "results", "retrieved_chunks", "documents", "contexts", "top_k", "hitsTopK"])
-def test_a_run_without_hits_is_told_what_its_field_may_be_called(healthy: Workspace, name: str) -> None:
-    healthy.add_run("other", {"q": {name: hits("c")}})
-    found = findings(healthy)["rows-without-hits"]
-    assert found.examples == (f"other: no row has 'hits_top_k'; did you mean {name!r}?",)
-    assert f"run other: no row has 'hits_top_k'; did you mean {name!r}?" in warnings(healthy)
-    assert "misnamed-field" not in findings(healthy)
+def test_a_run_without_hits_is_told_what_its_field_may_be_called(
+    healthy: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kbeval.explore.check._EXAMPLES", 100)
+    names = ["hits", "results", "retrieved_chunks", "documents", "contexts", "top_k", "hitsTopK"]
+    for name in names:
+        healthy.add_run(f"with-{name}", {"q": {name: hits("c")}})
+    found, said = findings(healthy), warnings(healthy)
+    for name in names:
+        told = f"with-{name}: no row has 'hits_top_k'; did you mean {name!r}?"
+        assert told in found["rows-without-hits"].examples
+        assert f"run {told}" in said
+    assert found["rows-without-hits"].count == len(names)
+    assert "misnamed-field" not in found
 
 
 def test_a_run_in_which_nothing_looks_like_hits_is_named(healthy: Workspace) -> None:
@@ -245,9 +252,10 @@ def test_where_no_label_is_about_hits_none_are_missed(healthy: Workspace) -> Non
     assert "rows-without-hits" not in findings(healthy)
 
 
-@pytest.mark.parametrize("row", [{"hits_top_k": []}, {"hits_top_k": None}, {"hits_top_k": [], "sources": ["a.md"]}])
-def test_a_run_that_retrieved_nothing_and_says_so_is_no_finding(healthy: Workspace, row: dict[str, Any]) -> None:
-    healthy.add_run("nothing", {"q": row})
+def test_a_run_that_retrieved_nothing_and_says_so_is_no_finding(healthy: Workspace) -> None:
+    rows: list[dict[str, Any]] = [{"hits_top_k": []}, {"hits_top_k": None}, {"hits_top_k": [], "sources": ["a.md"]}]
+    for number, row in enumerate(rows):
+        healthy.add_run(f"nothing{number}", {"q": row})
     assert findings(healthy) == {}
     assert warnings(healthy) == ""
 
@@ -263,31 +271,37 @@ def test_rows_that_name_their_hits_differently_from_the_others_are_named(healthy
     assert "rows-without-hits" not in found or "mixed" not in str(found["rows-without-hits"].examples)
 
 
-@pytest.mark.parametrize(
-    ("hit", "found"),
-    [
-        ({"rank": 1, "chunk_id": "c", "document_id": "d1"}, "'document_id' and no 'doc_id'"),
-        ({"rank": 1, "chunk_id": "c", "docId": "d1"}, "'docId' and no 'doc_id'"),
-        ({"rank": 1, "chunk_id": "c", "doc": "d1"}, "'doc' and no 'doc_id'"),
-        ({"rank": 1, "id": "c", "doc_id": "d1"}, "'id' and no 'chunk_id'"),
-        ({"rank": 1, "chunkId": "c", "doc_id": "d1"}, "'chunkId' and no 'chunk_id'"),
-        ({"position": 1, "chunk_id": "c", "doc_id": "d1"}, "'position' and no 'rank'"),
-        ({"index": 0, "chunk_id": "c", "doc_id": "d1"}, "'index' and no 'rank'"),
-    ],
-)
-def test_misnamed_fields_of_hits_are_named(healthy: Workspace, hit: dict[str, Any], found: str) -> None:
-    healthy.add_run("odd", {"q": {"hits_top_k": [hit]}})
-    said = findings(healthy)["misnamed-field"].examples[0]
-    assert said == f"odd: hits with {found} (first in query q)"
-    # A hit without a rank has its place in the list, which is mostly right: that is for `check` to say.
-    is_said = f"run odd: hits with {found}" in warnings(healthy, "odd")
-    assert is_said == ("rank" not in found)
-    assert warnings(healthy, "run") == ""
+MISNAMED: list[tuple[dict[str, Any], str]] = [
+    ({"rank": 1, "chunk_id": "c", "document_id": "d1"}, "'document_id' and no 'doc_id'"),
+    ({"rank": 1, "chunk_id": "c", "docId": "d1"}, "'docId' and no 'doc_id'"),
+    ({"rank": 1, "chunk_id": "c", "doc": "d1"}, "'doc' and no 'doc_id'"),
+    ({"rank": 1, "id": "c", "doc_id": "d1"}, "'id' and no 'chunk_id'"),
+    ({"rank": 1, "chunkId": "c", "doc_id": "d1"}, "'chunkId' and no 'chunk_id'"),
+    ({"position": 1, "chunk_id": "c", "doc_id": "d1"}, "'position' and no 'rank'"),
+    ({"index": 0, "chunk_id": "c", "doc_id": "d1"}, "'index' and no 'rank'"),
+]
 
 
-@pytest.mark.parametrize("hit", [{"chunk_id": "c", "doc_id": "d1", "index": "main"}, {"chunk_id": "c", "id": 7}])
-def test_fields_that_mean_something_else_are_left_alone(healthy: Workspace, hit: dict[str, Any]) -> None:
-    healthy.add_run("fine", {"q": {"hits_top_k": [hit]}})
+@pytest.mark.parametrize("is_about_ranks", [False, True])
+def test_misnamed_fields_of_hits_are_named(
+    healthy: Workspace, monkeypatch: pytest.MonkeyPatch, is_about_ranks: bool
+) -> None:
+    monkeypatch.setattr("kbeval.explore.check._EXAMPLES", 100)
+    misnamed = [(hit, found) for hit, found in MISNAMED if ("rank" in found) == is_about_ranks]
+    for number, (hit, _) in enumerate(misnamed):
+        healthy.add_run(f"odd{number}", {"q": {"hits_top_k": [hit]}})
+    examples, said = findings(healthy)["misnamed-field"].examples, warnings(healthy)
+    assert len(examples) == len(misnamed)
+    for number, (_, found) in enumerate(misnamed):
+        assert f"odd{number}: hits with {found} (first in query q)" in examples
+        # A hit without a rank has its place in the list, which is mostly right: that is for `check` to say.
+        assert (f"run odd{number}: hits with {found}" in said) != is_about_ranks
+    assert "run run:" not in said
+
+
+def test_fields_that_mean_something_else_are_left_alone(healthy: Workspace) -> None:
+    healthy.add_run("index", {"q": {"hits_top_k": [{"chunk_id": "c", "doc_id": "d1", "index": "main"}]}})
+    healthy.add_run("id", {"q": {"hits_top_k": [{"chunk_id": "c", "id": 7}]}})
     assert findings(healthy) == {}
 
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kbeval.demo import make_demo
@@ -23,6 +23,7 @@ from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.scorer import Scoring, open_scoring
 from tests.oracles.matching_worlds import invent, store
 from tests.scoring.test_known_aggregates import workspaces
+from tests.support.examples import scorings
 from tests.support.workspace import Workspace, answer, hits
 
 UNCACHED = ScoreOptions(cache="off")
@@ -181,7 +182,7 @@ def test_every_shipped_metric_of_every_system_ends_at_the_stored_number(tmp_path
 
 
 @pytest.mark.slow
-@settings(max_examples=3)
+@scorings(2)
 @given(seed=st.integers(0, 10**6), match=st.sampled_from(["auto", "exact", "span"]), place=st.integers(0, 10**6))
 def test_any_world_ends_at_the_stored_number(seed: int, match: str, place: int) -> None:
     """Invented databases: several chunkings, hits without documents, repeated hits, labels that lead nowhere."""

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, given
 from hypothesis import strategies as st
 
 from kbeval.explore.explorer import Explorer, open_explorer
 from kbeval.scoring.options import ScoreOptions
 from tests.cli.test_cli import call
+from tests.support.examples import scorings
 from tests.support.workspace import Workspace
 
 QUERIES: dict[str, dict[str, list[str]]] = {
@@ -227,7 +228,7 @@ def asked(explorer: Explorer, view: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.slow
 # A smaller history that fails as well would take minutes to find.
-@settings(max_examples=20, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@scorings(6, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(RUNS)
 def test_every_view_says_what_plain_python_says(runs: list[Made]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -6,6 +6,7 @@ models whose true mean difference is known.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable
 
@@ -145,10 +146,15 @@ SKEWED: dict[str, tuple[Draw, float]] = {
 EXTREME: tuple[Draw, float] = (lambda source, shape: source.lognormal(0, 1, shape), 20.0)
 
 
+@functools.cache
+def _truth(draw: Draw) -> float:
+    return float(draw(np.random.default_rng(1), (2_000_000, 1)).mean())
+
+
 def drawn_coverage(draw: Draw, largest: float, n: int, trials: int, seed: int = 7) -> tuple[float, float]:
     """How often the interval of n queries holds the truth, and how many of them change on average."""
     source = np.random.default_rng(seed)
-    truth = float(draw(source, (2_000_000, 1)).mean()) * _UNIT
+    truth = _truth(draw) * _UNIT
     units = np.rint(draw(source, (trials, n)) * _UNIT).astype(np.int64)
     ones = np.ones(n, dtype=np.int64)
     found = [interval(row, ones, largest=largest * _UNIT, is_binary=False) for row in units]

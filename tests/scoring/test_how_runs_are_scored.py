@@ -15,12 +15,9 @@ from tests.support.workspace import Workspace
 
 
 @pytest.fixture
-def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
-    monkeypatch.chdir(tmp_path)
-    assert run(["demo", "demo"]) == 0
-    monkeypatch.chdir(tmp_path / "demo")
-    capsys.readouterr()
-    return tmp_path / "demo"
+def demo(own_demo: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(own_demo)
+    return own_demo
 
 
 def rechunked_mrr(capsys: pytest.CaptureFixture[str], *options: str) -> float:

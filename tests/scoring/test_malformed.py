@@ -64,26 +64,44 @@ def cited(workspace: Workspace, *citations: dict[str, Any]) -> dict[str, Any]:
     return workspace.aggregate()
 
 
-@pytest.mark.parametrize("form", [form for form in MALFORMED if form != "too large"])
-def test_a_malformed_citation_resolves_to_nothing_and_is_counted(
-    known: Workspace, form: str, capsys: pytest.CaptureFixture[str]
+FORMS = {f"run{number}": form for number, form in enumerate(MALFORMED) if form != "too large"}
+
+
+def test_each_malformed_citation_resolves_to_nothing_and_is_counted(
+    known: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = cited(known, MALFORMED[form])
-    assert found["citation_coverage"] == 0.0
-    assert found["ledger"]["malformed_citations"] == 1
+    """A run for each form, all scored and checked at once."""
+    monkeypatch.setattr("kbeval.explore.check._EXAMPLES", 100)
+    for run_id, form in FORMS.items():
+        text = answer("yes", {"path": "d1.md", **MALFORMED[form]})
+        known.add_run(run_id, {"q": {"hits_top_k": hits("c"), "answer": text}})
+    scored = known.score().aggregates
     assert kbeval(["check"]) == 1
     out = capsys.readouterr().out
     assert "[malformed-citation]" in out
-    assert "run q: citation 1" in out
+    for run_id, form in FORMS.items():
+        found = scored[run_id].to_dict()
+        assert found["citation_coverage"] == 0.0, form
+        assert found["ledger"]["malformed_citations"] == 1, form
+        assert f"{run_id} q: citation 1" in out, form
 
 
-@pytest.mark.parametrize(
-    "citation", [{}, {"kind": None}, {"kind": "caption"}, {"section": "A"}, {"kind": "caption", "start": 3}]
-)
-def test_a_citation_with_a_path_alone_resolves_by_its_document(known: Workspace, citation: dict[str, Any]) -> None:
-    found = cited(known, citation, {"kind": "line", "start": 9, "end": 20})
-    assert found["citation_coverage"] == 1.0
-    assert "malformed_citations" not in found["ledger"]
+def test_a_citation_with_a_path_alone_resolves_by_its_document(known: Workspace) -> None:
+    paths: list[dict[str, Any]] = [
+        {},
+        {"kind": None},
+        {"kind": "caption"},
+        {"section": "A"},
+        {"kind": "caption", "start": 3},
+    ]
+    for number, citation in enumerate(paths):
+        both = ({"path": "d1.md", **place} for place in (citation, {"kind": "line", "start": 9, "end": 20}))
+        known.add_run(f"run{number}", {"q": {"hits_top_k": hits("c"), "answer": answer("yes", *both)}})
+    scored = known.score().aggregates
+    for number, citation in enumerate(paths):
+        found = scored[f"run{number}"].to_dict()
+        assert found["citation_coverage"] == 1.0, citation
+        assert "malformed_citations" not in found["ledger"], citation
 
 
 def test_a_citation_that_names_a_chunk_needs_no_place(known: Workspace) -> None:
@@ -104,25 +122,29 @@ def test_a_citation_that_names_nothing_is_malformed(known: Workspace) -> None:
     assert found["ledger"]["malformed_citations"] == 3
 
 
-@pytest.mark.parametrize("form", [form for form in MALFORMED if form != "too large"])
 def test_malformed_spans_of_hits_say_nothing_and_are_counted(
-    known: Workspace, form: str, capsys: pytest.CaptureFixture[str]
+    known: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("kbeval.explore.check._EXAMPLES", 100)
     known.add_golden({"id": "q", "expected_spans": [{"path": "d1.md", "kind": "line", "start": 1, "end": 9}]})
-    hit = {"rank": 1, "chunk_id": "x", "doc_id": "d1", "source_spans": [MALFORMED[form]]}
-    good = {"rank": 2, "chunk_id": "y", "doc_id": "d1", "source_spans": [{"kind": "line", "start": 1, "end": 9}]}
-    known.add_run("run", {"q": {"hits_top_k": [hit, good]}})
-    # Nothing says where the first one stands, so the document decides.
-    assert known.aggregate(match="span")["ledger"]["matched"] == {"span": 0, "doc": 1}
-    assert kbeval(["check", "run"]) == 1
+    for run_id, form in FORMS.items():
+        hit = {"rank": 1, "chunk_id": "x", "doc_id": "d1", "source_spans": [MALFORMED[form]]}
+        good = {"rank": 2, "chunk_id": "y", "doc_id": "d1", "source_spans": [{"kind": "line", "start": 1, "end": 9}]}
+        known.add_run(run_id, {"q": {"hits_top_k": [hit, good]}})
+    scored = known.score(match="span").aggregates
+    assert kbeval(["check", *FORMS]) == 1
     out = capsys.readouterr().out
     assert "[malformed-span]" in out
-    assert "run q: hit 1" in out
     assert "hit 2" not in out
+    for run_id, form in FORMS.items():
+        # Nothing says where the first one stands, so the document decides.
+        assert scored[run_id].to_dict()["ledger"]["matched"] == {"span": 0, "doc": 1}, form
+        assert f"{run_id} q: hit 1" in out, form
 
 
-@pytest.mark.parametrize("spans", [None, [], [{"kind": "caption"}]])
-def test_hits_without_spans_are_no_finding(known: Workspace, spans: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    known.add_run("run", {"q": {"hits_top_k": [{**hits("c")[0], "source_spans": spans}]}})
+def test_hits_without_spans_are_no_finding(known: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    spans: tuple[Any, ...] = (None, [], [{"kind": "caption"}])
+    for number, place in enumerate(spans):
+        known.add_run(f"run{number}", {"q": {"hits_top_k": [{**hits("c")[0], "source_spans": place}]}})
     assert kbeval(["check"]) == 0
     assert "malformed" not in capsys.readouterr().out

@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import Phase, example, given, settings
+from hypothesis import Phase, example, given
 from hypothesis import strategies as st
 
 from kbeval.compare.run import CompareOptions, compare_runs
@@ -36,8 +36,9 @@ from kbeval.scoring.options import ScoreOptions
 from tests.oracles.matching_oracle import OVERLAPS_OF, Oracle, World
 from tests.oracles.matching_worlds import invent, smaller, store
 from tests.scoring import test_oracle_by_hand as by_hand
+from tests.support.examples import scorings
 
-SIZES = st.tuples(st.integers(2, 4), st.integers(2, 3), st.integers(2, 10), st.integers(1, 8))
+SIZES = st.tuples(st.integers(2, 4), st.integers(2, 3), st.integers(6, 16), st.integers(4, 12))
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def about(oracle: Oracle, run_id: str) -> str:
 
 
 # Shrinking a seed shows nothing: `--shrink` takes the database apart instead.
-@settings(max_examples=max(1, settings().max_examples // 2), phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@scorings(12, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @example(seed=0, sizes=(2, 2, 6, 6), options=Options())
 @given(seed=st.integers(0, 2**20), sizes=SIZES, options=OPTIONS)
 def test_kbeval_and_the_oracle_agree_on_what_is_a_correct_hit(

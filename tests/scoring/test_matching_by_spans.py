@@ -19,6 +19,7 @@ from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.scorer import open_scoring
 from tests.oracles import span_oracle
 from tests.scoring.test_scoring_against_oracle import spans
+from tests.support.examples import scorings
 from tests.support.workspace import Workspace
 
 
@@ -286,8 +287,9 @@ def chunkings(draw: st.DrawFn) -> list[dict[str, Any]]:
     return found
 
 
+@scorings(12)
 @given(
-    st.lists(chunkings(), min_size=1, max_size=4),
+    st.lists(chunkings(), min_size=3, max_size=12),
     chunkings(),
     st.sampled_from([Fraction(1, 2), Fraction(1, 4), Fraction(1, 10), Fraction(1)]),
     st.sampled_from(span_oracle.OVERLAP_OF),
@@ -345,6 +347,7 @@ def cut_documents(draw: st.DrawFn, name: str) -> list[dict[str, Any]]:
     return found
 
 
+@scorings(8)
 @given(cut_documents("gold"), cut_documents("a"), cut_documents("b"), st.randoms(use_true_random=False))
 def test_runs_over_any_chunkings_compare_as_the_oracle_says(
     gold: list[dict[str, Any]], a: list[dict[str, Any]], b: list[dict[str, Any]], source: random.Random
@@ -353,7 +356,7 @@ def test_runs_over_any_chunkings_compare_as_the_oracle_says(
         workspace = Workspace(Path(name))
         for chunk in gold:
             workspace.add_chunk(chunk["chunk_id"], chunk["doc_id"], chunk["source_spans"], "gold@1")
-        labels = {f"q{number}": source.sample(gold, source.randint(1, 2)) for number in range(6)}
+        labels = {f"q{number}": source.sample(gold, source.randint(1, 2)) for number in range(40)}
         workspace.add_golden(
             *({"id": q, "expected_chunk_ids": [c["chunk_id"] for c in expected]} for q, expected in labels.items())
         )

@@ -277,28 +277,30 @@ def test_chunks_of_bytes_or_characters_that_are_cited_by_line_stand_where_the_ta
 # --- the document of a hit -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "hit",
-    [
-        {"chunk_id": "s1"},
-        {"chunk_id": "s1", "doc_id": ""},
-        {"chunk_id": "unknown", "doc_path": PATH},
-        {"chunk_id": "unknown", "citation": {"path": PATH, **line(1, 1)}},
-        {"rank": 2, "doc_path": PATH},
-    ],
-)
+DOCUMENTLESS: list[dict[str, Any]] = [
+    {"chunk_id": "s1"},
+    {"chunk_id": "s1", "doc_id": ""},
+    {"chunk_id": "unknown", "doc_path": PATH},
+    {"chunk_id": "unknown", "citation": {"path": PATH, **line(1, 1)}},
+    {"rank": 2, "doc_path": PATH},
+]
+
+
 @pytest.mark.parametrize("is_reindexed", [False, True])
-def test_a_hit_without_a_document_has_the_one_that_the_tables_know(
-    workspace: Workspace, hit: dict[str, Any], is_reindexed: bool
-) -> None:
+def test_a_hit_without_a_document_has_the_one_that_the_tables_know(workspace: Workspace, is_reindexed: bool) -> None:
     workspace.add_document("guide", PATH)
     add_chunk(workspace, "s1", line(1, 10))
     workspace.add_golden({"id": "q", "expected_doc_ids": ["guide"]})
-    add_run(workspace, "run", {"q": {"hits_top_k": [{"chunk_id": "other", "doc_id": "notes"}, hit]}}, "md@1")
+    for number, hit in enumerate(DOCUMENTLESS):
+        rows = {"q": {"hits_top_k": [{"chunk_id": "other", "doc_id": "notes"}, hit]}}
+        add_run(workspace, f"run{number}", rows, "md@1")
     if is_reindexed:
         score(workspace)
         workspace.execute("DELETE FROM chunks")
-    assert workspace.aggregate()["recall_at_k_doc"] == {"1": 0.0, "3": 1.0, "5": 1.0, "10": 1.0}
+    scored = workspace.score().aggregates
+    for number, hit in enumerate(DOCUMENTLESS):
+        found = scored[f"run{number}"].to_dict()["recall_at_k_doc"]
+        assert found == {"1": 0.0, "3": 1.0, "5": 1.0, "10": 1.0}, hit
 
 
 def test_the_document_that_a_hit_names_comes_before_that_of_its_chunk(workspace: Workspace) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from kbeval.engine.session import Session
 from tests.oracles.span_oracle import Box, sizes
+from tests.support.examples import scorings
 from tests.support.workspace import Workspace
 
 Region = tuple[float, float, float, float]
@@ -56,7 +57,8 @@ def area(regions: list[Region]) -> float:
     return sum((high - low) * (top - bottom) for low, high, bottom, top in regions)
 
 
-@given(st.lists(REGIONS, min_size=1, max_size=12))
+@scorings(12)
+@given(st.lists(REGIONS, min_size=4, max_size=40))
 def test_pieces_cover_what_the_regions_cover_and_nothing_twice(sets: list[list[Region]]) -> None:
     for regions, found in zip(sets, pieces(*sets), strict=True):
         shared, of_regions, of_pieces = sizes(boxes(regions), boxes(found))

@@ -23,10 +23,10 @@ LINES = [{"kind": "line", "start": 1, "end": 9}]
 ALL = ("r1", "r2", "r3")
 
 
-@pytest.fixture
-def night(tmp_path: Path) -> Night:
+@pytest.fixture(scope="module")
+def scored_once(tmp_path_factory: pytest.TempPathFactory) -> Night:
     """Three runs of two queries over a knowledge base of one document; scored and stored."""
-    found = Night(tmp_path)
+    found = Night(tmp_path_factory.mktemp("scored"))
     found.add_golden({"id": "q1", "expected_chunk_ids": ["c1"]}, {"id": "q2", "expected_doc_ids": ["d1"]})
     found.edit(set_document("d1", "d1.md"), set_chunk("c1", "d1", "md@1", LINES))
     cited = answer("yes", {"path": "d1.md", **LINES[0]})
@@ -35,6 +35,12 @@ def night(tmp_path: Path) -> Night:
         found.add_run(run_id, rows, created_at=f"2026-01-0{number + 1}")
     assert found.night() == {run_id: [NEW] for run_id in ALL}
     return found
+
+
+@pytest.fixture
+def night(scored_once: Night, tmp_path: Path) -> Night:
+    """A copy of it, to change."""
+    return scored_once.copy(tmp_path / "night")
 
 
 def everybody(*why: str) -> dict[str, list[str]]:

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kbeval.metrics.catalogue import metrics_in_config
 from kbeval.scoring import incremental as rescoring
+from tests.support.examples import scorings
 from tests.support.nights import (
     Edit,
     Night,
@@ -111,7 +112,7 @@ def label(night: Night, golden: tuple[Mapping[str, Any], Mapping[str, Any]]) -> 
 
 
 @pytest.mark.slow
-@settings(max_examples=settings().max_examples // 8)
+@scorings(3)
 @given(
     first_night,
     goldens,

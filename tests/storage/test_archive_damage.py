@@ -79,18 +79,14 @@ def test_a_damaged_row_is_never_shown_and_is_archived_again(
     assert said(capfd, folder, "show", "one", "--query", "q1")[0] == 0
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", "{}", '{"format": 1}', '{"format": 1, "runs": [], "tables": 3}']
-)
-def test_a_manifest_that_is_none_is_said(
-    stored: Workspace, folder: Path, text: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_manifest_that_is_none_is_said(stored: Workspace, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     archive(stored, folder)
-    (folder / "manifest.json").write_text(text)
-    for arguments in (["runs"], ["score", "one"], ["sql", "FROM runs"]):
-        assert "manifest.json cannot be read" in refused(capfd, folder, *arguments)
-    # Archiving again would forget runs that the database no longer holds, so that is for people to decide.
-    assert "delete that file and archive" in refused(capfd, stored.db, "archive", str(folder))
+    for text in ("", "{", "[]", "null", "{}", '{"format": 1}', '{"format": 1, "runs": [], "tables": 3}'):
+        (folder / "manifest.json").write_text(text)
+        for arguments in (["runs"], ["score", "one"], ["sql", "FROM runs"]):
+            assert "manifest.json cannot be read" in refused(capfd, folder, *arguments), text
+        # Archiving again would forget runs that the database no longer holds, so that is for people to decide.
+        assert "delete that file and archive" in refused(capfd, stored.db, "archive", str(folder)), text
     (folder / "manifest.json").unlink()
     assert archive(stored, folder).unchanged == ["one", "two"]
     assert_same_numbers(stored, folder)

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kbeval.cli import run
@@ -16,6 +16,7 @@ from kbeval.golden import load_golden
 from kbeval.storage.archive_writer import archive_runs
 from tests.scoring.test_scoring_against_oracle import CHUNKS, ENTRIES, QUERY_IDS, ROWS, build
 from tests.support.archives import FIXTURES, Pair, contents, said
+from tests.support.examples import scorings
 from tests.support.workspace import Workspace
 
 
@@ -103,7 +104,7 @@ def test_databases_that_are_unlike_others_give_the_same(
 
 
 @pytest.mark.slow
-@settings(max_examples=6)
+@scorings(3)
 @given(
     golden=st.dictionaries(st.sampled_from(QUERY_IDS), ENTRIES, min_size=1),
     runs=st.lists(st.dictionaries(st.sampled_from([*QUERY_IDS, "unknown"]), ROWS, max_size=8), min_size=3, max_size=9),

@@ -30,10 +30,9 @@ WORDS, BM25, RECHUNKED, NEW = "2026-03-02-words", "2026-03-03-bm25", "2026-03-04
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+def demo(tmp_path_factory: pytest.TempPathFactory, made_demo: Path) -> Pair:
     """Three scored runs of two chunkers, and one that is new and has a row that cannot be read."""
-    folder = tmp_path_factory.mktemp("demo") / "demo"
-    assert run(["demo", str(folder)]) == 0
+    folder = shutil.copytree(made_demo, tmp_path_factory.mktemp("demo") / "demo")
     (folder / "kbeval.toml").unlink()
     (folder / "metrics").mkdir()
     (folder / "metrics" / "deepest.sql").write_text("-- deepest: the deepest hit\nMAX(rank)\n", encoding="utf-8")

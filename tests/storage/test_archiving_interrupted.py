@@ -17,6 +17,7 @@ from kbeval.golden import load_golden
 from kbeval.storage.archive_writer import archive_runs
 from kbeval.util.locks import locked
 from tests.support.archives import contents, manifest, said
+from tests.support.examples import sized
 from tests.support.workspace import Workspace, hits
 
 COMMAND = [sys.executable, "-m", "kbeval"]
@@ -59,7 +60,7 @@ def test_killed_at_any_moment_the_next_call_finishes(
 ) -> None:
     folder = tmp_path / "history"
     moments = random.Random(11)
-    whole, killed = 1.0, 0
+    whole, killed, enough = 1.0, 0, sized(3, 10)
     for number in range(40):
         process, started = subprocess.Popen(archiving(history, folder), stderr=subprocess.DEVNULL), time.monotonic()
         try:
@@ -74,12 +75,12 @@ def test_killed_at_any_moment_the_next_call_finishes(
         if (folder / "manifest.json").exists():
             # What was archived last is whole, whatever was being done to it.
             assert said(capfd, folder, "runs")[0] == 0
-        if killed == 10:
+        if killed == enough:
             break
         # There is always something left to do.
         text = json.dumps({"hits_top_k": hits(f"c{number % 7}")})
         history.execute("UPDATE eval_query_results SET result_json = ? WHERE query_id = 'q1'", (text,))
-    assert killed == 10
+    assert killed == enough
     assert subprocess.run(archiving(history, folder), check=False, capture_output=True).returncode == 0
     assert_complete(capfd, history, folder)
 
@@ -123,7 +124,7 @@ def test_killed_between_any_two_steps_of_an_update_the_archive_is_whole(
     after = score_json(capfd, workspace, workspace.db)
     arguments = archiving(workspace, folder)[len(COMMAND) :]
     seen = []
-    for number in range(1, 60, 4):
+    for number in range(1, 60, sized(8, 1)):
         done = stopped(arguments, number, "SIGKILL")
         seen.append(score_json(capfd, workspace, folder))
         if done.returncode == 99:

@@ -13,7 +13,6 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
@@ -24,6 +23,7 @@ from kbeval.storage.parts import read_part
 from kbeval.storage.source import open_source
 from kbeval.storage.write import store_json
 from tests.support.caching import NOTHING, QUERIES, RIGHT, WRONG, CachedWorkspace, remake, row, times_put_back
+from tests.support.examples import scorings
 
 
 @pytest.fixture
@@ -157,8 +157,6 @@ def test_the_same_rows_parsed_twice_are_kept_once(cached: CachedWorkspace) -> No
 
 # --- anything, in any order ------------------------------------------------------------------------------
 
-# A tenth of what other tests have: each is a dozen scorings.
-EXAMPLES = settings().max_examples // 10
 RUNS = st.sampled_from(["run1", "run2"])
 CHUNKS = st.sampled_from([RIGHT, WRONG, "c3"])
 ASKED = st.sampled_from(QUERIES)
@@ -275,7 +273,7 @@ class Edits(RuleBasedStateMachine):
 
 @pytest.mark.slow
 def test_after_any_edits_in_any_order_the_copy_gives_what_the_rows_give() -> None:
-    run_state_machine_as_test(Edits, settings=settings(max_examples=EXAMPLES, stateful_step_count=10))
+    run_state_machine_as_test(Edits, settings=scorings(2, stateful_step_count=12))
 
 
 def test_edits_past_the_log_of_an_open_writer_are_seen_by_both_users(cached: CachedWorkspace) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kbeval.cli import run as kbeval
@@ -24,6 +24,7 @@ from kbeval.systems.fast_lines import file_size
 from kbeval.systems.fast_trace import is_right, open_trace
 from kbeval.systems.trace_import import read_trace
 from kbeval.util.strict_json import parse
+from tests.support.examples import scorings
 from tests.support.workspace import Workspace
 
 # What may stand in the place of VALUE, of a field that no reader knows.
@@ -198,17 +199,20 @@ def test_golden_files(tmp_path: Path, value: str, is_good: bool) -> None:
         assert reads(load_golden, path) is is_good
 
 
-@pytest.mark.parametrize(("value", "is_good"), TABLE)
-def test_places_of_chunks(workspace: Workspace, value: str, is_good: bool) -> None:
-    spans = f'[{{"kind": "line", "start": 1, "end": 9, "value": {value}}}]'
-    workspace.add_chunk("c", "d", [])
-    workspace.execute("UPDATE chunks SET source_spans_json = ?", (spans,))
-    workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
-    workspace.add_run("run", {"q": {}})
+def test_places_of_chunks(workspace: Workspace) -> None:
+    """A chunk, a label and a query for each text, in one scoring."""
+    for number, (value, _) in enumerate(TABLE):
+        workspace.add_chunk(f"c{number}", "d", [])
+        spans = f'[{{"kind": "line", "start": 1, "end": 9, "value": {value}}}]'
+        workspace.execute("UPDATE chunks SET source_spans_json = ? WHERE chunk_id = ?", (spans, f"c{number}"))
+    names = [f"q{number}" for number in range(len(TABLE))]
+    workspace.add_golden(*({"id": name, "expected_chunk_ids": [f"c{name[1:]}"]} for name in names))
+    workspace.add_run("run", {name: {} for name in names})
     with open_scoring(workspace.db, workspace.golden, None, ScoreOptions(match="span")) as scoring:
         scoring.session.need("expected_spans")
-        ((places,),) = scoring.session.rows("SELECT COUNT(*) FROM expected_spans")
-    assert bool(places) is is_good
+        placed = {name for (name,) in scoring.session.rows("SELECT DISTINCT query_id FROM expected_spans")}
+    for name, (value, is_good) in zip(names, TABLE, strict=True):
+        assert (name in placed) is is_good, value
 
 
 # --- invented texts ----------------------------------------------------------------------------------
@@ -253,7 +257,7 @@ def mutated(text: str, seed: int) -> str:
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@scorings(20, deadline=None)
 @given(values=st.lists(_VALUES, min_size=20, max_size=40), seed=st.integers(0, 2**32))
 def test_the_engine_and_python_agree_on_mutated_json(values: list[Any], seed: int) -> None:
     texts = [mutated(json.dumps({"a": value}, ensure_ascii=False), seed + n) for n, value in enumerate(values)]

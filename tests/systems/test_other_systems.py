@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kbeval.cli import run
@@ -27,6 +27,7 @@ from kbeval.systems.anchors import from_row, read_folder, to_row
 from kbeval.systems.trace_import import read_trace
 from kbeval.systems.writing import write_runs
 from tests.oracles import system_oracles
+from tests.support.examples import scorings
 from tests.support.workspace import Workspace
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
@@ -49,6 +50,21 @@ def score_anchors(tmp_path: Path, rows: Sequence[Any], golden: Sequence[Any], co
     return score_runs(database, labels).aggregates["run"].to_dict()
 
 
+def score_each(tmp_path: Path, cases: Sequence[tuple[dict[str, Any], dict[str, Any], Any]]) -> list[dict[str, Any]]:
+    """What each row comes to, given its labels and the configuration of its run: a run and a query of its own for each
+    of them, all in one scoring.
+    """
+    database, labels = tmp_path / "a.db", tmp_path / "golden.json"
+    labels.write_text(json.dumps([{"query": "?", **label, "id": f"t{n}"} for n, (_, label, _) in enumerate(cases)]))
+    folders = [
+        write_results(tmp_path / f"run{n}", [{**row, "test_case_id": f"t{n}"}], config or {})
+        for n, (row, _, config) in enumerate(cases)
+    ]
+    write_runs(database, [read_folder(folder) for folder in folders])
+    scored = score_runs(database, labels).aggregates
+    return [scored[folder.name].to_dict() for folder in folders]
+
+
 def chunk(path: str, heading: Any, text: str | None = "text", rank: int = 1, chunk_id: str = "c") -> dict[str, Any]:
     return {"chunk_id": chunk_id, "rel_path": path, "heading_path": heading, "text": text, "rank": rank}
 
@@ -56,68 +72,69 @@ def chunk(path: str, heading: Any, text: str | None = "text", rank: int = 1, chu
 # --- headings, snippets, groups ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("support", "found", "is_match"),
-    [
-        ("# A", "# A", True),
-        ("# A", "# A > ## B", True),
-        ("# A > ## B", "# A", False),
-        ("Step 1", "Step 10", False),
-        ("Step 1", "Step 1 > More", True),
-        ("### A", "#   A  ", True),
-        ("A > B  c", "# A > ## B c", True),
-        (["A", "B"], "# A > ## B > ### C", True),
-        ("", "# Anything", True),
-        ("# A", "", False),
-        ("# a", "# A", False),
-        ("# C#", "# C#", True),
-        ("# C", "# C#", False),
-        ("A b", "  ##  A\t b  ##  ", True),
-        ("A b", "#\u00a0A\u2003b", True),
-        (["  A ", "", "## B"], "# A > ## B", True),
-        ("# A #", ["A"], True),
-    ],
-)
-def test_a_heading_begins_with_the_supports_heading_by_heading(
-    tmp_path: Path, support: Any, found: Any, is_match: bool
-) -> None:
-    rows = [{"test_case_id": "t", "retrieved_chunks": [chunk("p.md", found)]}]
-    labels = [{"id": "t", "gold_supports": [{"rel_path": "p.md", "heading_path": support}]}]
-    assert score_anchors(tmp_path, rows, labels)["support_mrr"] == float(is_match)
+HEADINGS_FOUND: list[tuple[Any, Any, bool]] = [
+    ("# A", "# A", True),
+    ("# A", "# A > ## B", True),
+    ("# A > ## B", "# A", False),
+    ("Step 1", "Step 10", False),
+    ("Step 1", "Step 1 > More", True),
+    ("### A", "#   A  ", True),
+    ("A > B  c", "# A > ## B c", True),
+    (["A", "B"], "# A > ## B > ### C", True),
+    ("", "# Anything", True),
+    ("# A", "", False),
+    ("# a", "# A", False),
+    ("# C#", "# C#", True),
+    ("# C", "# C#", False),
+    ("A b", "  ##  A\t b  ##  ", True),
+    ("A b", "#\u00a0A\u2003b", True),
+    (["  A ", "", "## B"], "# A > ## B", True),
+    ("# A #", ["A"], True),
+]
 
 
-@pytest.mark.parametrize(
-    ("text", "is_match", "unverified"),
-    [
-        ("it holds the Needle here", True, 0),
-        ("it does not", False, 0),
-        ("x" * 200 + "...", True, 1),
-        ("x" * 197 + "...", True, 1),
-        ("x" * 150 + "...", False, 0),
-        (None, True, 1),
-        ("", True, 1),
-        (" \n", True, 1),
-        ("[redacted]", True, 1),
-        ("[REDACTED: names]", True, 1),
-        ("Redacted", True, 1),
-        ("***", True, 1),
-        ("█" * 300, True, 1),
-        ("...", True, 1),
-        ("[redacted] before the needle", True, 0),
-        ("[redacted] and hay", False, 0),
-        ("redacted hay", False, 0),
-        ("[hay]", False, 0),
-        ("-", False, 0),
-    ],
-)
-def test_a_snippet_must_be_in_the_text_unless_the_text_was_not_kept_whole(
-    tmp_path: Path, text: str | None, is_match: bool, unverified: int
-) -> None:
-    rows = [{"test_case_id": "t", "retrieved_chunks": [chunk("p.md", "# A", text)]}]
-    labels = [{"id": "t", "gold_supports": [{"rel_path": "p.md", "heading_path": "A", "snippets": ["nope", "needle"]}]}]
-    found = score_anchors(tmp_path, rows, labels)
-    assert found["support_mrr"] == float(is_match)
-    assert found["ledger"].get("unverified_supports", 0) == unverified
+def test_a_heading_begins_with_the_supports_heading_by_heading(tmp_path: Path) -> None:
+    cases = [
+        (
+            {"retrieved_chunks": [chunk("p.md", found)]},
+            {"gold_supports": [{"rel_path": "p.md", "heading_path": support}]},
+            None,
+        )
+        for support, found, _ in HEADINGS_FOUND
+    ]
+    for scored, case in zip(score_each(tmp_path, cases), HEADINGS_FOUND, strict=True):
+        assert scored["support_mrr"] == float(case[2]), case
+
+
+TEXTS: list[tuple[str | None, bool, int]] = [
+    ("it holds the Needle here", True, 0),
+    ("it does not", False, 0),
+    ("x" * 200 + "...", True, 1),
+    ("x" * 197 + "...", True, 1),
+    ("x" * 150 + "...", False, 0),
+    (None, True, 1),
+    ("", True, 1),
+    (" \n", True, 1),
+    ("[redacted]", True, 1),
+    ("[REDACTED: names]", True, 1),
+    ("Redacted", True, 1),
+    ("***", True, 1),
+    ("█" * 300, True, 1),
+    ("...", True, 1),
+    ("[redacted] before the needle", True, 0),
+    ("[redacted] and hay", False, 0),
+    ("redacted hay", False, 0),
+    ("[hay]", False, 0),
+    ("-", False, 0),
+]
+
+
+def test_a_snippet_must_be_in_the_text_unless_the_text_was_not_kept_whole(tmp_path: Path) -> None:
+    label = {"gold_supports": [{"rel_path": "p.md", "heading_path": "A", "snippets": ["nope", "needle"]}]}
+    cases = [({"retrieved_chunks": [chunk("p.md", "# A", text)]}, label, None) for text, _, _ in TEXTS]
+    for scored, (text, is_match, unverified) in zip(score_each(tmp_path, cases), TEXTS, strict=True):
+        assert scored["support_mrr"] == float(is_match), text
+        assert scored["ledger"].get("unverified_supports", 0) == unverified, text
 
 
 def test_all_of_one_group_are_needed_and_any_group_will_do(tmp_path: Path) -> None:
@@ -215,101 +232,97 @@ def test_a_folder_may_be_named_with_its_vault(
     assert scope_of(tmp_path, folders, path, **more) == miss
 
 
-@pytest.mark.parametrize(
-    ("row", "config", "miss"),
-    [
-        ({}, {}, 1.0),
-        ({"config": {"folder_mode": "on"}}, {}, 1.0),
-        ({"config": {"folder_mode": "off"}}, {}, None),
-        ({}, {"folder_mode": "off"}, None),
-        ({}, {"folder_mode": False}, None),
-        ({"config": {"k": 3}}, {"folder_mode": "Off"}, None),
-        ({"config": {"folder_mode": "on_with_fallback"}}, {"folder_mode": "off"}, 1.0),
-        ({"config": {"folder_mode": "off"}}, {"folder_mode": "on"}, None),
-    ],
-)
-def test_where_no_folder_was_to_be_chosen_none_was_missed(
-    tmp_path: Path, row: dict[str, Any], config: dict[str, Any], miss: float | None
-) -> None:
-    assert scope_of(tmp_path, ["Health"], row=row, config=config) == miss
+MODES_OF_FOLDERS: list[tuple[dict[str, Any], dict[str, Any], float | None]] = [
+    ({}, {}, 1.0),
+    ({"config": {"folder_mode": "on"}}, {}, 1.0),
+    ({"config": {"folder_mode": "off"}}, {}, None),
+    ({}, {"folder_mode": "off"}, None),
+    ({}, {"folder_mode": False}, None),
+    ({"config": {"k": 3}}, {"folder_mode": "Off"}, None),
+    ({"config": {"folder_mode": "on_with_fallback"}}, {"folder_mode": "off"}, 1.0),
+    ({"config": {"folder_mode": "off"}}, {"folder_mode": "on"}, None),
+]
 
 
-@pytest.mark.parametrize(
-    ("row", "miss"),
-    [
-        ({"folder_selection": ["Software"]}, 0.0),
-        ({"folder_selection": {"selected_folders": ["Software"]}}, 0.0),
-        ({"debug": {"folder_selection": ["Software"]}}, 0.0),
-        ({"debug": {"folder_selection": {"selected_folders": ["Software"]}}}, 0.0),
-        ({"folder_selection": ["Software"], "debug": {"folder_selection": ["Health"]}}, 0.0),
-        ({"folder_selection": {}, "debug": {"folder_selection": ["Health"]}}, 1.0),
-        ({"folder_selection": None, "debug": None}, None),
-        ({"folder_selection": {"available_folders": ["Software"]}}, None),
-        ({"folder_selection": [None]}, None),
-    ],
-)
-def test_the_chosen_folders_stand_at_the_top_or_under_debug(
-    tmp_path: Path, row: dict[str, Any], miss: float | None
-) -> None:
-    found = score_anchors(tmp_path, [{"test_case_id": "t", **row}], [{"id": "t", "gold_supports": [GO]}])
-    assert found.get("scope_miss_rate") == miss
+def test_where_no_folder_was_to_be_chosen_none_was_missed(tmp_path: Path) -> None:
+    cases = [
+        ({"folder_selection": ["Health"], **row}, {"gold_supports": [GO]}, config)
+        for row, config, _ in MODES_OF_FOLDERS
+    ]
+    for scored, case in zip(score_each(tmp_path, cases), MODES_OF_FOLDERS, strict=True):
+        assert scored.get("scope_miss_rate") == case[2], case
 
 
-@pytest.mark.parametrize(
-    ("row", "refused"),
-    [
-        ({"abstention": {"abstained": True, "hallucinated": False}, "answer": "I cannot say."}, 1.0),
-        ({"abstention": {"abstained": False, "hallucinated": True}, "answer": ""}, 0.0),
-        ({"abstention": {"abstained": True}, "abstained": False, "answer": "x"}, 1.0),
-        ({"abstention": {"abstained": False}, "abstained": True, "answer": "x"}, 0.0),
-        ({"abstention": {"abstained": None}, "abstained": True, "answer": "x"}, 1.0),
-        ({"abstention": {"hallucinated": False}, "abstained": True, "answer": "x"}, 1.0),
-        ({"abstention": None, "answer": "x"}, 0.0),
-        ({"abstention": {"abstained": True}}, 1.0),
-        ({"abstained": True}, 1.0),
-        ({}, None),
-    ],
-)
-def test_the_harness_and_the_live_system_say_differently_that_they_abstained(
-    tmp_path: Path, row: dict[str, Any], refused: float | None
-) -> None:
-    found = score_anchors(tmp_path, [{"test_case_id": "t", **row}], [{"id": "t", "answerable": False}])
-    assert found.get("abstention_accuracy") == refused
-    assert found.get("hallucination_rate_unanswerable") == (None if refused is None else 1 - refused)
+CHOSEN: list[tuple[dict[str, Any], float | None]] = [
+    ({"folder_selection": ["Software"]}, 0.0),
+    ({"folder_selection": {"selected_folders": ["Software"]}}, 0.0),
+    ({"debug": {"folder_selection": ["Software"]}}, 0.0),
+    ({"debug": {"folder_selection": {"selected_folders": ["Software"]}}}, 0.0),
+    ({"folder_selection": ["Software"], "debug": {"folder_selection": ["Health"]}}, 0.0),
+    ({"folder_selection": {}, "debug": {"folder_selection": ["Health"]}}, 1.0),
+    ({"folder_selection": None, "debug": None}, None),
+    ({"folder_selection": {"available_folders": ["Software"]}}, None),
+    ({"folder_selection": [None]}, None),
+]
 
 
-@pytest.mark.parametrize(
-    ("row", "empty"),
-    [
-        ({"answer": ""}, 1.0),
-        ({"answer": " \n", "abstained": False}, 1.0),
-        ({"answer": "", "abstained": True}, 0.0),
-        ({"answer": "", "abstention": {"abstained": True}}, 0.0),
-        ({"answer": "", "abstention": {"abstained": False}, "abstained": True}, 1.0),
-        ({"answer": "", "error": "boom"}, 0.0),
-    ],
-)
-def test_an_answer_that_abstained_is_no_empty_response(tmp_path: Path, row: dict[str, Any], empty: float) -> None:
-    assert score_anchors(tmp_path, [{"test_case_id": "t", **row}], [{"id": "t"}])["empty_response_rate"] == empty
+def test_the_chosen_folders_stand_at_the_top_or_under_debug(tmp_path: Path) -> None:
+    cases = [(row, {"gold_supports": [GO]}, None) for row, _ in CHOSEN]
+    for scored, (row, miss) in zip(score_each(tmp_path, cases), CHOSEN, strict=True):
+        assert scored.get("scope_miss_rate") == miss, row
 
 
-@pytest.mark.parametrize(
-    ("row", "rate"),
-    [
-        ({"answer": "", "references": []}, 0.0),
-        ({"answer": "x"}, 0.0),
-        ({"references": [GO]}, 1.0),
-        ({"answer": None, "references": [AWAY]}, 0.0),
-        ({"answer": "", "references": [AWAY, GO]}, 1.0),
-        ({"answer": None, "references": []}, None),
-        ({}, None),
-    ],
-)
-def test_attribution_is_asked_of_rows_that_carry_an_answer_or_references(
-    tmp_path: Path, row: dict[str, Any], rate: float | None
-) -> None:
-    labels = [{"id": "t", "answerable": True, "gold_supports": [GO]}]
-    assert score_anchors(tmp_path, [{"test_case_id": "t", **row}], labels).get("attribution_hit_rate") == rate
+ABSTAINED: list[tuple[dict[str, Any], float | None]] = [
+    ({"abstention": {"abstained": True, "hallucinated": False}, "answer": "I cannot say."}, 1.0),
+    ({"abstention": {"abstained": False, "hallucinated": True}, "answer": ""}, 0.0),
+    ({"abstention": {"abstained": True}, "abstained": False, "answer": "x"}, 1.0),
+    ({"abstention": {"abstained": False}, "abstained": True, "answer": "x"}, 0.0),
+    ({"abstention": {"abstained": None}, "abstained": True, "answer": "x"}, 1.0),
+    ({"abstention": {"hallucinated": False}, "abstained": True, "answer": "x"}, 1.0),
+    ({"abstention": None, "answer": "x"}, 0.0),
+    ({"abstention": {"abstained": True}}, 1.0),
+    ({"abstained": True}, 1.0),
+    ({}, None),
+]
+
+
+def test_the_harness_and_the_live_system_say_differently_that_they_abstained(tmp_path: Path) -> None:
+    cases = [(row, {"answerable": False}, None) for row, _ in ABSTAINED]
+    for found, (row, refused) in zip(score_each(tmp_path, cases), ABSTAINED, strict=True):
+        assert found.get("abstention_accuracy") == refused, row
+        assert found.get("hallucination_rate_unanswerable") == (None if refused is None else 1 - refused), row
+
+
+EMPTY: list[tuple[dict[str, Any], float]] = [
+    ({"answer": ""}, 1.0),
+    ({"answer": " \n", "abstained": False}, 1.0),
+    ({"answer": "", "abstained": True}, 0.0),
+    ({"answer": "", "abstention": {"abstained": True}}, 0.0),
+    ({"answer": "", "abstention": {"abstained": False}, "abstained": True}, 1.0),
+    ({"answer": "", "error": "boom"}, 0.0),
+]
+
+
+def test_an_answer_that_abstained_is_no_empty_response(tmp_path: Path) -> None:
+    for found, (row, empty) in zip(score_each(tmp_path, [(row, {}, None) for row, _ in EMPTY]), EMPTY, strict=True):
+        assert found["empty_response_rate"] == empty, row
+
+
+REFERRED: list[tuple[dict[str, Any], float | None]] = [
+    ({"answer": "", "references": []}, 0.0),
+    ({"answer": "x"}, 0.0),
+    ({"references": [GO]}, 1.0),
+    ({"answer": None, "references": [AWAY]}, 0.0),
+    ({"answer": "", "references": [AWAY, GO]}, 1.0),
+    ({"answer": None, "references": []}, None),
+    ({}, None),
+]
+
+
+def test_attribution_is_asked_of_rows_that_carry_an_answer_or_references(tmp_path: Path) -> None:
+    cases = [(row, {"answerable": True, "gold_supports": [GO]}, None) for row, _ in REFERRED]
+    for found, (row, rate) in zip(score_each(tmp_path, cases), REFERRED, strict=True):
+        assert found.get("attribution_hit_rate") == rate, row
 
 
 EVERYTHING: list[dict[str, Any]] = [
@@ -472,12 +485,12 @@ def anchor_rows(draw: st.DrawFn, name: str) -> dict[str, Any]:
     return row
 
 
-@settings(max_examples=20)
+@scorings(8)
 @given(st.data())
 def test_anchor_metrics_agree_with_the_oracle(data: st.DataObject) -> None:
     names = [f"t{n}" for n in range(data.draw(st.integers(1, 4)))]
     golden = [data.draw(anchor_labels(name)) for name in names]
-    runs = {f"run{n}": [data.draw(anchor_rows(name)) for name in [*names, "unknown"]] for n in range(4)}
+    runs = {f"run{n}": [data.draw(anchor_rows(name)) for name in [*names, "unknown"]] for n in range(8)}
     configs = {name: {"k": 4, **data.draw(st.fixed_dictionaries({}, optional={"folder_mode": MODES}))} for name in runs}
     with TemporaryDirectory() as name:
         folder = Path(name)
@@ -524,19 +537,27 @@ NAMED_TRACES = st.builds(
 )
 
 
-@settings(max_examples=40)
-@given(st.lists(GOLD, min_size=1, max_size=4), st.lists(NAMED_TRACES, max_size=6))
-def test_grounded_metrics_agree_with_the_oracle(gold: list[dict[str, Any]], traces: list[dict[str, Any]]) -> None:
+@scorings(8)
+@given(
+    st.lists(GOLD, min_size=1, max_size=4),
+    st.lists(st.lists(NAMED_TRACES, max_size=6), min_size=3, max_size=9),
+)
+def test_grounded_metrics_agree_with_the_oracle(gold: list[dict[str, Any]], runs: list[list[dict[str, Any]]]) -> None:
     items = [{"qid": f"t{number}", "question": "?", **item} for number, item in enumerate(gold)]
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "gold.jsonl").write_text("\n".join(map(json.dumps, items)))
-        (folder / "trace.jsonl").write_text("\n".join(map(json.dumps, traces)))
-        write_runs(folder / "g.db", [read_trace(folder / "trace.jsonl", "run")])
-        found = score_runs(folder / "g.db", folder / "gold.jsonl").aggregates["run"].extra
-    wanted = system_oracles.grounded(traces, items)
-    found.pop("recall_at_k_chunk", None)  # of any system; tests/matching_oracle.py has it
-    assert {**found, "citation_recall_at_k": found["citation_recall_at_k"][5]} == wanted
+        for number, traces in enumerate(runs):
+            (folder / f"{number}.jsonl").write_text("\n".join(map(json.dumps, traces)))
+        write_runs(
+            folder / "g.db", [read_trace(folder / f"{number}.jsonl", f"run{number}") for number in range(len(runs))]
+        )
+        scored = score_runs(folder / "g.db", folder / "gold.jsonl").aggregates
+    for number, traces in enumerate(runs):
+        found = scored[f"run{number}"].extra
+        found.pop("recall_at_k_chunk", None)  # of any system; the oracle of matching has it
+        wanted = system_oracles.grounded(traces, items)
+        assert {**found, "citation_recall_at_k": found["citation_recall_at_k"][5]} == wanted
 
 
 # --- grounded in one go ------------------------------------------------------------------------------

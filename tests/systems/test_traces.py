@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kbeval.engine.session import Session
@@ -26,6 +26,7 @@ from kbeval.systems.fast_trace import is_right, open_trace
 from kbeval.systems.grounded import TraceOptions, _read_exactly, _read_quickly, score_trace
 from kbeval.systems.trace_import import read_trace
 from tests.oracles import system_oracles
+from tests.support.examples import scorings
 
 IDS = ("c1", "c2", "c3", "7", "1e5", "true", "nan", "{x", "é", "[1]", " c1", "[[c1]]")
 CLAIMS = (
@@ -126,7 +127,7 @@ def options() -> ScoreOptions:
     return TraceOptions.of(ScoreOptions())
 
 
-@settings(max_examples=40)
+@scorings(15)
 @given(
     st.lists(ITEM, min_size=1, max_size=5),
     st.lists(TRACE, max_size=6),

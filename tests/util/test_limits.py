@@ -61,8 +61,7 @@ def test_a_session_takes_no_more_threads_than_there_is_memory_for(kind: type[Ses
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("threads", ["32", "64"])
-@pytest.mark.parametrize("match", ["exact", "span"])
+@pytest.mark.parametrize(("threads", "match"), [("32", "exact"), ("64", "span")])
 def test_many_threads_do_not_run_out_of_memory(tmp_path: Path, threads: str, match: str) -> None:
     database, golden = make_database(tmp_path, runs=8, queries=1000, hits=10)
     options = ("--threads", threads, "--match", match, "--cache", "off", "--format", "json")
