@@ -115,13 +115,8 @@ SERVERS: dict[str, tuple[type[LiveServer], str]] = {
 }
 
 
-# A night has many commands.
-LONG = ("nightly",)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in DOCS]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DOCS)
 def test_every_example_of_a_page_works(name: str, workspace_db: Path) -> None:
     if name not in SERVERS:
         _follow_page(name, DOCS[name], workspace_db)
@@ -260,5 +255,5 @@ def test_every_relation_is_a_link_to_its_own_file() -> None:
 
 def test_every_make_target_is_in_its_help() -> None:
     shown = subprocess.run(["make", "-C", ROOT, "help"], check=True, capture_output=True, text=True).stdout
-    for target in ("demo", "test", "lint", "format", "type", "bench", "docs", "build", "clean"):
+    for target in ("demo", "check", "test", "lint", "format", "type", "bench", "docs", "build", "clean"):
         assert f"make {target} " in shown

@@ -23,19 +23,18 @@ def printed(capsys: pytest.CaptureFixture[str], folder: Path, *arguments: str) -
 
 
 def test_it_does_what_the_commands_do(own_demo: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    demo = own_demo
-    workspace = kbeval.open_workspace(demo)
+    workspace = kbeval.open_workspace(own_demo)
     report = workspace.compare("latest~1", "latest")
-    assert report.to_dict() == printed(capsys, demo, "compare", "latest~1", "latest")
+    assert report.to_dict() == printed(capsys, own_demo, "compare", "latest~1", "latest")
     gates = {"min": {"hit_at_k.5": 0.95}, "max_drop": {"mrr": 0.01}, "baseline": "previous"}
     gated = workspace.gate("latest", gates)
     options = ("--min", "hit_at_k.5=0.95", "--max-drop", "mrr=0.01", "--baseline", "previous")
-    assert gated.to_dict() == printed(capsys, demo, "gate", "latest", *options)
-    checked = printed(capsys, demo, "check")
+    assert gated.to_dict() == printed(capsys, own_demo, "gate", "latest", *options)
+    checked = printed(capsys, own_demo, "check")
     assert isinstance(checked, list)
     assert [finding.code for finding in workspace.check()] == [finding["code"] for finding in checked]
     assert [one.run_id for one in workspace.runs()] == ["2026-03-02-words", "2026-03-03-bm25", "2026-03-04-rechunked"]
-    assert workspace.history("mrr", last=2).to_dict() == printed(capsys, demo, "history", "mrr", "--last", "2")
+    assert workspace.history("mrr", last=2).to_dict() == printed(capsys, own_demo, "history", "mrr", "--last", "2")
     assert workspace.recompute().movements == []
     assert workspace.archive(tmp_path / "archive").written == [one.run_id for one in workspace.runs()]
     with workspace.explore() as explorer:
@@ -89,14 +88,14 @@ def test_a_k_is_a_whole_number_from_1_on(ks: object) -> None:
         kbeval.ScoreOptions(extra_ks=ks)  # type: ignore[arg-type]
 
 
-def test_one_name_is_one_run_and_no_secret_is_shown(demo: Path) -> None:
-    scored = kbeval.score_runs(demo / "kb.db", demo / "golden.yaml", "latest")
+def test_one_name_is_one_run_and_no_secret_is_shown(own_demo: Path) -> None:
+    scored = kbeval.score_runs(own_demo / "kb.db", own_demo / "golden.yaml", "latest")
     assert list(scored.aggregates) == ["2026-03-04-rechunked"]
     assert "config_json" not in repr(scored)
 
 
-def test_an_explorer_that_was_closed_says_so(demo: Path) -> None:
-    with kbeval.open_explorer(demo / "kb.db") as explorer:
+def test_an_explorer_that_was_closed_says_so(own_demo: Path) -> None:
+    with kbeval.open_explorer(own_demo / "kb.db") as explorer:
         pass
     with pytest.raises(kbeval.KbevalError, match="this explorer is closed"):
         explorer.query("SELECT 1")

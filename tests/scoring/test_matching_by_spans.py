@@ -47,88 +47,89 @@ def correct_ranks(workspace: Workspace, run: str = "run", **options: Any) -> dic
         return {query_id: sorted(ranks) for query_id, ranks in found.items()}
 
 
-def matched(workspace: Workspace, expected: Sequence[Any], found: Sequence[Any], **options: Any) -> bool:
-    """Does a hit with these spans count as a chunk with those?"""
-    workspace.add_golden({"id": "q", "expected_chunk_ids": ["old"]})
-    workspace.add_chunk("old", "d", list(expected), "old@1")
-    workspace.add_run("run", {"q": {"hits_top_k": [hit("new", *found)]}}, chunker="new@2")
-    return correct_ranks(workspace, **options)["q"] == [1]
+def matches(workspace: Workspace, *pairs: tuple[Sequence[Any], Sequence[Any]], **options: Any) -> list[bool]:
+    """Does a hit with these spans count as a chunk with those? Each pair in a document of its own, all in one run."""
+    names = [f"{number:02}" for number in range(len(pairs))]
+    workspace.add_golden(*({"id": name, "expected_chunk_ids": [f"old{name}"]} for name in names))
+    rows = {}
+    for name, (expected, found) in zip(names, pairs, strict=True):
+        workspace.add_chunk(f"old{name}", name, list(expected), "old@1")
+        rows[name] = {"hits_top_k": [hit(f"new{name}", *found, doc=name)]}
+    workspace.add_run("run", rows, chunker="new@2")
+    ranks = correct_ranks(workspace, **options)
+    return [ranks[name] == [1] for name in names]
 
 
-@pytest.mark.parametrize(
-    ("expected", "found", "is_match"),
-    [
-        ([line(1, 10)], [line(1, 10)], True),
-        ([line(1, 10)], [line(6, 15)], True),  # half of either
-        ([line(1, 10)], [line(7, 16)], False),
-        ([line(1, 40)], [line(11, 17)], True),  # a chunker that splits
-        ([line(11, 17)], [line(1, 40)], True),  # a chunker that joins
-        ([line(1, 10)], [line(11, 20)], False),  # touching is not sharing
-        ([line(1, 4), line(5, 8)], [line(1, 8)], True),  # touching spans are one
-        ([line(1, 8), line(3, 4), line(1, 8)], [line(5, 12)], True),  # nested and repeated ones count once
-        ([line(1, 10)], [line(1, 2), line(90, 99)], False),
-        ([line(1, 10)], [{"kind": "code", "line_start": 1, "line_end": 10}], True),  # one axis
-        # Two kinds of position: it is not known, so the document decides.
-        ([line(1, 10)], [{"kind": "byte", "start": 100, "end": 110}], True),
-        ([{"kind": "page", "page": 3}], [{"kind": "page", "page": 3, "char_start": 10, "char_end": 20}], True),
-        ([{"kind": "page", "page": 3}], [{"kind": "page", "page": 3}], True),
-        ([{"kind": "page", "page": 3}], [{"kind": "page", "page": 4}], False),
-        ([{"kind": "page", "page": 3}, {"kind": "page", "page": 4}], [{"kind": "page", "page": 4}], True),
-        ([{"kind": "time", "start_ms": 0, "end_ms": 10}], [{"kind": "time", "start_ms": 5, "end_ms": 15}], True),
-        ([{"kind": "byte", "start": 0, "end": 10}], [{"kind": "byte", "start": 10, "end": 20}], False),
-        ([{"kind": "char", "start": 0, "end": 10}], [{"kind": "char", "start": 10, "end": 20}], False),
-        ([{"kind": "char", "start": 0, "end": 10}], [{"kind": "char", "start": 5, "end": 20}], True),
-        ([{"kind": "char", "start": 0, "end": 10}], [{"kind": "byte", "start": 50, "end": 60}], True),
-        (
-            [region(0, 0, 10, 10)],
-            [region(5, 5, 10, 10)],  # a quarter of the area
-            False,
-        ),
-        (
-            [
-                {"kind": "region", "x": 0, "y": 0, "w": 10, "h": 10},
-                {"kind": "region", "x": 5, "y": 0, "w": 10, "h": 10},
-            ],
-            [region(0, 0, 15, 20)],  # covers both; together they are 150, not 200
-            True,
-        ),
-        (
-            [{"kind": "caption", "path": "p"}],
-            [{"kind": "caption", "path": "p"}],
-            True,
-        ),  # no place: the document decides
-        ([line(1, 10)], [{"kind": "caption", "path": "p"}], False),
-    ],
-)
-def test_half_of_the_smaller_side_makes_a_match(
-    workspace: Workspace, expected: list[Any], found: list[Any], is_match: bool
-) -> None:
-    assert matched(workspace, expected, found) is is_match
+HALVES: list[tuple[list[Any], list[Any], bool]] = [
+    ([line(1, 10)], [line(1, 10)], True),
+    ([line(1, 10)], [line(6, 15)], True),  # half of either
+    ([line(1, 10)], [line(7, 16)], False),
+    ([line(1, 40)], [line(11, 17)], True),  # a chunker that splits
+    ([line(11, 17)], [line(1, 40)], True),  # a chunker that joins
+    ([line(1, 10)], [line(11, 20)], False),  # touching is not sharing
+    ([line(1, 4), line(5, 8)], [line(1, 8)], True),  # touching spans are one
+    ([line(1, 8), line(3, 4), line(1, 8)], [line(5, 12)], True),  # nested and repeated ones count once
+    ([line(1, 10)], [line(1, 2), line(90, 99)], False),
+    ([line(1, 10)], [{"kind": "code", "line_start": 1, "line_end": 10}], True),  # one axis
+    # Two kinds of position: it is not known, so the document decides.
+    ([line(1, 10)], [{"kind": "byte", "start": 100, "end": 110}], True),
+    ([{"kind": "page", "page": 3}], [{"kind": "page", "page": 3, "char_start": 10, "char_end": 20}], True),
+    ([{"kind": "page", "page": 3}], [{"kind": "page", "page": 3}], True),
+    ([{"kind": "page", "page": 3}], [{"kind": "page", "page": 4}], False),
+    ([{"kind": "page", "page": 3}, {"kind": "page", "page": 4}], [{"kind": "page", "page": 4}], True),
+    ([{"kind": "time", "start_ms": 0, "end_ms": 10}], [{"kind": "time", "start_ms": 5, "end_ms": 15}], True),
+    ([{"kind": "byte", "start": 0, "end": 10}], [{"kind": "byte", "start": 10, "end": 20}], False),
+    ([{"kind": "char", "start": 0, "end": 10}], [{"kind": "char", "start": 10, "end": 20}], False),
+    ([{"kind": "char", "start": 0, "end": 10}], [{"kind": "char", "start": 5, "end": 20}], True),
+    ([{"kind": "char", "start": 0, "end": 10}], [{"kind": "byte", "start": 50, "end": 60}], True),
+    (
+        [region(0, 0, 10, 10)],
+        [region(5, 5, 10, 10)],  # a quarter of the area
+        False,
+    ),
+    (
+        [
+            {"kind": "region", "x": 0, "y": 0, "w": 10, "h": 10},
+            {"kind": "region", "x": 5, "y": 0, "w": 10, "h": 10},
+        ],
+        [region(0, 0, 15, 20)],  # covers both; together they are 150, not 200
+        True,
+    ),
+    (
+        [{"kind": "caption", "path": "p"}],
+        [{"kind": "caption", "path": "p"}],
+        True,
+    ),  # no place: the document decides
+    ([line(1, 10)], [{"kind": "caption", "path": "p"}], False),
+]
 
 
-@pytest.mark.parametrize(
-    ("of", "found", "is_match"),
-    [
-        ("smaller", line(1, 2), True),
-        ("expected", line(1, 2), False),
-        ("expected", line(1, 50), True),
-        ("hit", line(1, 2), True),
-        ("hit", line(1, 50), False),
-        ("union", line(1, 2), False),
-        ("union", line(3, 12), True),
-    ],
-)
-def test_the_share_may_be_of_another_side(workspace: Workspace, of: str, found: Any, is_match: bool) -> None:
-    assert matched(workspace, [line(1, 10)], [found], overlap_of=of) is is_match
+def test_half_of_the_smaller_side_makes_a_match(workspace: Workspace) -> None:
+    found = matches(workspace, *((expected, hit_spans) for expected, hit_spans, _ in HALVES))
+    assert [case for case, is_match in zip(HALVES, found, strict=True) if case[2] is not is_match] == []
+
+
+SIDES: dict[str, list[tuple[Any, bool]]] = {
+    "smaller": [(line(1, 2), True)],
+    "expected": [(line(1, 2), False), (line(1, 50), True)],
+    "hit": [(line(1, 2), True), (line(1, 50), False)],
+    "union": [(line(1, 2), False), (line(3, 12), True)],
+}
+
+
+@pytest.mark.parametrize("of", SIDES)
+def test_the_share_may_be_of_another_side(workspace: Workspace, of: str) -> None:
+    found = matches(workspace, *(([line(1, 10)], [place]) for place, _ in SIDES[of]), overlap_of=of)
+    assert found == [is_match for _, is_match in SIDES[of]]
 
 
 @pytest.mark.parametrize(("least", "is_match"), [(0.3, True), (0.31, False), (1.0, False)])
 def test_the_least_share_can_be_chosen(workspace: Workspace, least: float, is_match: bool) -> None:
-    assert matched(workspace, [line(1, 10)], [line(8, 17)], min_overlap=least) is is_match
+    assert matches(workspace, ([line(1, 10)], [line(8, 17)]), min_overlap=least) == [is_match]
 
 
 def test_a_fraction_of_an_area_that_is_just_enough_is_enough(workspace: Workspace) -> None:
-    assert matched(workspace, [region(0.1, 0.1, 0.2, 0.1)], [region(0.2, 0.1, 0.2, 0.1)])
+    assert matches(workspace, ([region(0.1, 0.1, 0.2, 0.1)], [region(0.2, 0.1, 0.2, 0.1)])) == [True]
 
 
 def test_the_same_place_in_another_document_is_another_place(workspace: Workspace) -> None:
@@ -157,31 +158,37 @@ def test_a_hit_without_spans_has_those_of_its_citation_or_of_its_chunk(workspace
     assert correct_ranks(workspace) == {"q": [1, 2, 3]}
 
 
-@pytest.mark.parametrize(
-    "useless",
-    [
-        [],
-        [{}],
-        [[1]],
-        [{"kind": "LINE", "start": 1, "end": 2}],
-        [{"kind": "line", "start": 9, "end": 1}],
-        [{"kind": "line", "start": "x", "end": 2}],
-        [{"kind": "line", "start": 1, "end": "NaN"}],
-        "text",
-    ],
-)
-def test_spans_that_say_nothing_do_not_hide_what_is_known_of_the_chunk(workspace: Workspace, useless: Any) -> None:
-    workspace.add_golden({"id": "q", "expected_chunk_ids": ["old"]})
-    workspace.add_chunk("old", "d", [line(1, 10)], "old@1")
-    workspace.add_chunk("n1", "d", [line(50, 60)], "new@2")
-    found = [
-        {"chunk_id": "n1", "doc_id": "d", "source_spans": useless, "citation": {"path": "d.md"}},
-        {"chunk_id": "n2", "doc_id": "d", "source_spans": useless, "citation": {"kind": "line", "start": 2, "end": 3}},
-    ]
-    workspace.add_run("run", {"q": {"hits_top_k": found}}, chunker="new@2")
-    assert correct_ranks(workspace) == {"q": [2]}
-    workspace.execute("DELETE FROM chunks WHERE chunk_id = 'n1'")
-    assert correct_ranks(workspace) == {"q": [1, 2]}  # nobody knows where n1 stands: the document decides
+USELESS: list[Any] = [
+    [],
+    [{}],
+    [[1]],
+    [{"kind": "LINE", "start": 1, "end": 2}],
+    [{"kind": "line", "start": 9, "end": 1}],
+    [{"kind": "line", "start": "x", "end": 2}],
+    [{"kind": "line", "start": 1, "end": "NaN"}],
+    "text",
+]
+
+
+def test_spans_that_say_nothing_do_not_hide_what_is_known_of_the_chunk(workspace: Workspace) -> None:
+    """Each in a document of its own."""
+    names = [f"d{number}" for number in range(len(USELESS))]
+    workspace.add_golden(*({"id": name, "expected_chunk_ids": [f"old-{name}"]} for name in names))
+    rows = {}
+    for name, useless in zip(names, USELESS, strict=True):
+        workspace.add_chunk(f"old-{name}", name, [line(1, 10)], "old@1")
+        workspace.add_chunk(f"n1-{name}", name, [line(50, 60)], "new@2")
+        path, cited = {"path": f"{name}.md"}, {"kind": "line", "start": 2, "end": 3}
+        found = [
+            {"chunk_id": f"n1-{name}", "doc_id": name, "source_spans": useless, "citation": path},
+            {"chunk_id": f"n2-{name}", "doc_id": name, "source_spans": useless, "citation": cited},
+        ]
+        rows[name] = {"hits_top_k": found}
+    workspace.add_run("run", rows, chunker="new@2")
+    assert correct_ranks(workspace) == {name: [2] for name in names}
+    workspace.execute("DELETE FROM chunks WHERE chunk_id LIKE 'n1-%'")
+    # It is not known where the first hits stand: the document decides.
+    assert correct_ranks(workspace) == {name: [1, 2] for name in names}
 
 
 def test_a_chunk_whose_row_says_nothing_stands_where_a_hit_says(workspace: Workspace) -> None:
@@ -287,6 +294,7 @@ def chunkings(draw: st.DrawFn) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 @scorings(12)
 @given(
     st.lists(chunkings(), min_size=3, max_size=12),
@@ -347,6 +355,7 @@ def cut_documents(draw: st.DrawFn, name: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.slow
 @scorings(8)
 @given(cut_documents("gold"), cut_documents("a"), cut_documents("b"), st.randoms(use_true_random=False))
 def test_runs_over_any_chunkings_compare_as_the_oracle_says(

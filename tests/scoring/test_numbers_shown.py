@@ -163,35 +163,35 @@ def test_every_command_knows_them(timed: Workspace, capsys: pytest.CaptureFixtur
     assert "error_rate  0.3333  0.0000  -0.3333" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("row", "tokens", "cost"),
-    [
-        ({"tokens": 12}, 12, None),
-        ({"tokens": {"prompt": 7, "completion": 3}}, 10, None),
-        ({"tokens": {"prompt": 7, "completion": 3, "total": 11}}, 11, None),
-        ({"usage": {"total_tokens": 9, "prompt_tokens": 1}}, 9, None),
-        ({"usage": {"prompt_tokens": 4, "completion_tokens": 2}}, 6, None),
-        ({"usage": {"input_tokens": 4, "output_tokens": 1}}, 5, None),
-        ({"usage": {"output_tokens": 3}}, 3, None),
-        ({"tokens": 12, "usage": {"total_tokens": 9}}, 12, None),
-        ({"cost": 0.25}, None, 0.25),
-        ({"cost_usd": 0.5, "cost": 9}, None, 0.5),
-        ({"cost": {"usd": 0.125}}, None, 0.125),
-        ({"tokens": "12", "cost": "much", "usage": 3}, None, None),
-        ({"tokens": None, "cost": None, "usage": None, "cost_usd": True}, None, None),
-        ({"cost": {"judge_tokens": 900, "judge_cost_usd": 0.01}}, None, None),
-    ],
-)
-def test_tokens_and_costs_are_summed_where_rows_say_them(
-    workspace: Workspace, row: dict[str, Any], tokens: float | None, cost: float | None
-) -> None:
+SPENT: list[tuple[dict[str, Any], float | None, float | None]] = [
+    ({"tokens": 12}, 12, None),
+    ({"tokens": {"prompt": 7, "completion": 3}}, 10, None),
+    ({"tokens": {"prompt": 7, "completion": 3, "total": 11}}, 11, None),
+    ({"usage": {"total_tokens": 9, "prompt_tokens": 1}}, 9, None),
+    ({"usage": {"prompt_tokens": 4, "completion_tokens": 2}}, 6, None),
+    ({"usage": {"input_tokens": 4, "output_tokens": 1}}, 5, None),
+    ({"usage": {"output_tokens": 3}}, 3, None),
+    ({"tokens": 12, "usage": {"total_tokens": 9}}, 12, None),
+    ({"cost": 0.25}, None, 0.25),
+    ({"cost_usd": 0.5, "cost": 9}, None, 0.5),
+    ({"cost": {"usd": 0.125}}, None, 0.125),
+    ({"tokens": "12", "cost": "much", "usage": 3}, None, None),
+    ({"tokens": None, "cost": None, "usage": None, "cost_usd": True}, None, None),
+    ({"cost": {"judge_tokens": 900, "judge_cost_usd": 0.01}}, None, None),
+]
+
+
+def test_tokens_and_costs_are_summed_where_rows_say_them(workspace: Workspace) -> None:
     workspace.add_golden({"id": "q0"}, {"id": "q1"}, {"id": "q2"})
-    workspace.add_run("run", {"q0": row, "q1": row, "q2": {"hits_top_k": []}})
-    found = workspace.aggregate()
-    assert found.get("tokens_total") == (None if tokens is None else 2 * tokens)
-    assert found.get("cost_usd") == (None if cost is None else 2 * cost)
-    if tokens is not None:
-        assert found["ledger"]["metrics"]["tokens_total"] == {"scored": 2, "not_applicable": 1}
+    for number, (row, _, _) in enumerate(SPENT):
+        workspace.add_run(f"run{number}", {"q0": row, "q1": row, "q2": {"hits_top_k": []}})
+    scored = workspace.score().aggregates
+    for number, (row, tokens, cost) in enumerate(SPENT):
+        found = scored[f"run{number}"].to_dict()
+        assert found.get("tokens_total") == (None if tokens is None else 2 * tokens), row
+        assert found.get("cost_usd") == (None if cost is None else 2 * cost), row
+        if tokens is not None:
+            assert found["ledger"]["metrics"]["tokens_total"] == {"scored": 2, "not_applicable": 1}, row
 
 
 def test_the_catalogue_says_whose_runs_a_metric_is_about(capsys: pytest.CaptureFixture[str]) -> None:

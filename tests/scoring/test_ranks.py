@@ -16,29 +16,31 @@ def ranking(*ranks: int | None, chunks: str = "cdefghij") -> list[dict[str, obje
     ]
 
 
-@pytest.mark.parametrize(
-    ("stored", "places"),
-    [
-        ((1, 1, 1), (1, 2, 3)),
-        ((1, 1, 1, 2, 7), (1, 2, 3, 4, 7)),
-        ((7, 1, 7, 3), (7, 1, 8, 3)),
-        ((2, 2, 5), (2, 3, 5)),
-        ((3, 3, 4, 4), (3, 4, 5, 6)),
-        ((5, 3, 9), (5, 3, 9)),
-        ((None, 1, None), (1, 2, 3)),
-        ((9223372036854775807, 9223372036854775807), (9223372036854775807, 9223372036854775807)),
-    ],
-)
+PLACES: list[tuple[tuple[int | None, ...], tuple[int, ...]]] = [
+    ((1, 1, 1), (1, 2, 3)),
+    ((1, 1, 1, 2, 7), (1, 2, 3, 4, 7)),
+    ((7, 1, 7, 3), (7, 1, 8, 3)),
+    ((2, 2, 5), (2, 3, 5)),
+    ((3, 3, 4, 4), (3, 4, 5, 6)),
+    ((5, 3, 9), (5, 3, 9)),
+    ((None, 1, None), (1, 2, 3)),
+    ((9223372036854775807, 9223372036854775807), (9223372036854775807, 9223372036854775807)),
+]
+
+
 def test_each_hit_takes_its_rank_or_the_next_place_that_is_free(
-    workspace: Workspace, stored: tuple[int | None, ...], places: tuple[int, ...], capsys: pytest.CaptureFixture[str]
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
-    workspace.add_run("run", {"q": {"hits_top_k": ranking(*stored)}})
-    sql = "SELECT rank, stored_rank FROM hits ORDER BY position"
+    for number, (stored, _) in enumerate(PLACES):
+        workspace.add_run(f"run{number}", {"q": {"hits_top_k": ranking(*stored)}})
+    sql = "SELECT run_id, rank, stored_rank FROM hits JOIN results USING (result_no) ORDER BY run_id, position"
     assert kbeval(["sql", sql, "--db", str(workspace.db), "--format", "csv"]) == 0
-    found = [tuple(map(int, line.split(","))) for line in capsys.readouterr().out.split()[1:]]
-    assert [rank for rank, _ in found] == list(places)
-    assert [rank for _, rank in found] == [rank or place for place, rank in enumerate(stored, start=1)]
+    found = [line.split(",") for line in capsys.readouterr().out.split()[1:]]
+    for number, (stored, places) in enumerate(PLACES):
+        of_run = [(int(rank), int(stored_rank)) for run, rank, stored_rank in found if run == f"run{number}"]
+        assert [rank for rank, _ in of_run] == list(places), stored
+        assert [rank for _, rank in of_run] == [rank or place for place, rank in enumerate(stored, start=1)], stored
 
 
 def test_no_precision_exceeds_one(workspace: Workspace) -> None:

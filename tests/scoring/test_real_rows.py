@@ -547,29 +547,30 @@ def test_hits_within_tokens_by_span(guide: Workspace) -> None:
     assert found["hit_within_tokens"] == within(0.0, 0.6667, 1.0, 1.0)
 
 
-@pytest.mark.parametrize(
-    ("hit", "tokens"),
-    [
-        ({"token_count": 1500, "text": "short"}, 1500),
-        ({"text": "x" * 6000}, 600),  # the table's estimate comes before the text
-        ({"token_count": "many"}, 600),
-        ({"chunk_id": "unknown", "text": "x" * 6000}, 1500),
-        ({"chunk_id": "unknown", "text": "x" * 197 + "..."}, None),  # cut short: it says nothing about the chunk
-        ({"chunk_id": "unknown"}, None),
-    ],
-)
-def test_the_size_of_a_hit_is_its_token_count_or_estimated(
-    workspace: Workspace, hit: dict[str, Any], tokens: int | None
-) -> None:
+SIZED: list[tuple[dict[str, Any], int | None]] = [
+    ({"token_count": 1500, "text": "short"}, 1500),
+    ({"text": "x" * 6000}, 600),  # the table's estimate comes before the text
+    ({"token_count": "many"}, 600),
+    ({"chunk_id": "unknown", "text": "x" * 6000}, 1500),
+    ({"chunk_id": "unknown", "text": "x" * 197 + "..."}, None),  # cut short: it says nothing about the chunk
+    ({"chunk_id": "unknown"}, None),
+]
+
+
+def test_the_size_of_a_hit_is_its_token_count_or_estimated(workspace: Workspace) -> None:
     workspace.add_golden({"id": "q", "expected_chunk_ids": ["c", "unknown"]})
     add_chunk(workspace, "c", line(1, 10), tokens=600)
-    add_run(workspace, "run", {"q": {"hits_top_k": [{"chunk_id": "c", "doc_id": "guide", **hit}]}}, "md@1")
-    found = workspace.aggregate()
-    if tokens is None:
-        assert "hit_within_tokens" not in found
-    else:
-        budgets = (500, 1000, 2000, 4000)
-        assert found["hit_within_tokens"] == within(*(float(tokens <= budget) for budget in budgets))
+    for number, (hit, _) in enumerate(SIZED):
+        rows = {"q": {"hits_top_k": [{"chunk_id": "c", "doc_id": "guide", **hit}]}}
+        add_run(workspace, f"run{number}", rows, "md@1")
+    scored = workspace.score().aggregates
+    for number, (hit, tokens) in enumerate(SIZED):
+        found = scored[f"run{number}"].to_dict()
+        if tokens is None:
+            assert "hit_within_tokens" not in found, hit
+        else:
+            budgets = (500, 1000, 2000, 4000)
+            assert found["hit_within_tokens"] == within(*(float(tokens <= budget) for budget in budgets)), hit
 
 
 def test_a_table_without_estimates_still_has_the_texts(workspace: Workspace) -> None:
