@@ -222,11 +222,11 @@ def finish(process: subprocess.Popen[str]) -> list[str]:
 INTERRUPTED = """
     import os, signal, threading
     score_runs, calls = kbeval.scoring.incremental.score_runs, []
-    def score_until_told(*arguments):
+    def score_until_told(*arguments, **options):
         calls.append(arguments)
         if len(calls) == 3:
             threading.Timer({seconds}, os.kill, [os.getpid(), signal.SIG{signal}]).start()
-        return score_runs(*arguments)
+        return score_runs(*arguments, **options)
     kbeval.scoring.incremental.score_runs = score_until_told
 """
 
