@@ -78,7 +78,7 @@ def test_any_k_and_every_way_to_score_can_be_asked_for(capsys: pytest.CaptureFix
 def test_as_markdown_each_step_is_a_heading_with_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = said(capsys, "grounded", "--run", "run", "--query", "q1", "--format", "md")
     assert "## groundedness of query q1 in run run: 0" in out
-    assert "`sql/matching/rule_checks.sql`: every answer held against every rule of its query." in out
+    assert "`sql/matching/rule_checks.sql`: every answer, checked against every rule of its query." in out
     assert "| needle | must_contain | is_kept |\n| --- | --- | --- |\n| yes | yes | no |" in out
     assert "```sql\nCASE WHEN 1 = 0 THEN 1 ELSE 0 END\n```" in out
     assert r"\*way\*" in out
