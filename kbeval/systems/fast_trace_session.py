@@ -1,6 +1,6 @@
 """Two threads on one session: gold and trace are read at the same time, each on one processor.
 
-Measured on two free processors with 100,000 traces, in turn with and without: 0.70 s and 0.84 s.
+Measured on two free processors with 100,000 traces, in turn with and without: 0.70 s and 0.83 s.
 """
 
 from __future__ import annotations
