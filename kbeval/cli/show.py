@@ -272,6 +272,9 @@ def _label(item: object) -> str:
         headings = item.get("heading_path") or ""
         place = " > ".join(headings) if isinstance(headings, list) else headings
         return " > ".join(filter(None, (item["rel_path"], place)))
+    if isinstance(item, dict) and "kind" in item:
+        place = {name: _plain(value) for name, value in item.items() if name not in ("doc_id", "path")}
+        return f"{item.get('doc_id') or item.get('path')} {_span(place)}"
     return json.dumps(item, ensure_ascii=False)
 
 
@@ -283,6 +286,21 @@ def _print_judgements(judgements: Sequence[Judgement]) -> None:
             click.echo(f"  {'not supported':20} {shown(claim)}")
 
 
+def _plain(value: object) -> object:
+    """A position as people write it: 46, not 46.0."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _listed(items: Sequence[object]) -> str:
+    return (", " if all(isinstance(item, str) for item in items) else "; ").join(map(_with_snippets, items))
+
+
+def _with_snippets(item: object) -> str:
+    """A label as the golden file has it; of a support also the words, one of which its text must hold."""
+    snippets = item.get("snippets") if isinstance(item, dict) else None
+    return f"{_label(item)}, with {' or '.join(map(repr, snippets))}" if snippets else _label(item)
+
+
 def _print_query(detail: QueryDetail) -> None:
     from kbeval.render.table import Column
 
@@ -292,7 +310,7 @@ def _print_query(detail: QueryDetail) -> None:
     for label in (*labels, "answerable"):
         if label in detail.golden:
             value = detail.golden[label]
-            text = ", ".join(map(_label, value)) if isinstance(value, list) else str(value).lower()
+            text = _listed(value) if isinstance(value, list) else str(value).lower()
             click.echo(f"  {label.replace('_', ' '):20} {shown(text) or '(none)'}")
     if not detail.golden:
         click.echo("  not in the golden file: it counts only in totals")

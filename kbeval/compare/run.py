@@ -166,6 +166,12 @@ class _Compare:
                 " THEN COALESCE(owner, '') END FROM run_matching"
             )
         }
+        indexes = scoring.session.rows(
+            "SELECT COUNT(DISTINCT COALESCE(chunker_version, '')), COUNT(DISTINCT policy_hash),"
+            " COUNT(DISTINCT is_earlier) FROM run_matching"
+        )
+        # Chunks of another policy, or of an earlier index, have other sizes whatever their chunker is called.
+        self.is_one_index = all(count <= 1 for count in indexes[0])
         version_a, version_b = (found[run.run_id][0] for run in (self.run_a, self.run_b))
         self.versions = (version_a, version_b)
         self.by_span = any(matching == "span" for _, matching, _ in found.values())
@@ -292,7 +298,7 @@ class _Compare:
                 sides[2 * place + 1],
                 better=metric.better,
                 # Chunks of other sizes bring the same text in more or fewer hits.
-                decides=metric.across_chunkers or self.versions[0] == self.versions[1],
+                decides=metric.across_chunkers or self.is_one_index,
                 clusters=np.asarray(clusters, dtype=np.int64),
             )
             for place, (name, metric) in enumerate(columns)

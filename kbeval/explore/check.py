@@ -19,7 +19,7 @@ from kbeval.scoring.row_checks import (
 )
 from kbeval.scoring.scorer import Scoring
 from kbeval.storage.runs import REPEATED_ROW, REPEATED_RUN, UNREADABLE_KEY, KeyFault, read_as_positions
-from kbeval.util.text import cut
+from kbeval.util.text import counted, cut
 
 _LABELS = (
     "expected_chunk_ids",
@@ -234,17 +234,17 @@ def _earlier_chunks(scoring: Scoring, earlier: Sequence[tuple[Any, ...]], curren
 def _foreign_runs(scoring: Scoring) -> Finding:
     """Runs that cannot hit what is expected by its id, because the labels are of other chunks."""
     found = [
-        f"{run_id} ({version}; labels: {owner or 'unknown'})"
+        f"{run_id} ({version}; labels: {'another index of ' if owner == version else ''}{owner or 'unknown'})"
         for run_id, version, owner, *_ in built_rows(scoring, "foreign_runs")
     ]
     by_ids = _ids_decide(scoring)
-    advice = "most expected chunk ids are unknown to their chunker version: "
+    advice = "most expected chunk ids are unknown to the index that they were made with: "
     advice += (
         "these runs cannot hit them by id: leave out --match exact, or label by expected_spans"
         if by_ids
         else "these runs are matched by the places of hits and labels; no action is needed"
     )
-    return _finding("foreign-run", "runs made with another chunker than the labels", advice, found, is_note=not by_ids)
+    return _finding("foreign-run", "runs made with other chunks than the labels", advice, found, is_note=not by_ids)
 
 
 def _reused_ids(scoring: Scoring) -> Finding:
@@ -375,7 +375,7 @@ def _repeated_ranks(scoring: Scoring) -> Finding:
 
 def _rank_gaps(scoring: Scoring) -> Finding:
     found = [
-        f"{run_id} {query_id}: ranks to {last} in {count} hits"
+        f"{run_id} {query_id}: ranks to {last} in {counted(count, 'hit')}"
         for run_id, query_id, last, count in built_rows(scoring, "rank_gaps")
     ]
     return _finding(

@@ -82,4 +82,4 @@ def whose_chunks(owner: str | None, version: str | None) -> str:
     """What is known about expected chunks that are not those of a run of this version."""
     if owner is None:
         return "not among the chunks of the index"
-    return f"of {owner}" if owner != version else f"of an earlier index of {owner}"
+    return f"of {owner}" if owner != version else f"of another index of {owner} (its policy or its content differs)"

@@ -160,3 +160,23 @@ def test_a_support_is_named_as_the_golden_file_does(workspace: Workspace, capsys
     ((label,),) = labels(found(workspace, capsys))
     assert label[:3] == ("support", "support 1", True)
     assert "support a.md > Top > Below" in shown(workspace, capsys)
+
+
+def test_labels_are_shown_as_people_write_them(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    workspace.add_golden(
+        {
+            "id": "q",
+            "expected_chunk_ids": ["c1", "c2"],
+            "expected_spans": [
+                {"doc_id": "d", "kind": "line", "start": 46, "end": 48},
+                {"path": "b.pdf", "kind": "page", "page": 3},
+            ],
+            "gold_supports": [{"rel_path": "a.md", "heading_path": "# Top", "snippets": ["15 minutes", "a quarter"]}],
+        }
+    )
+    workspace.add_run("run", {"q": {"hits_top_k": hits("c1")}})
+    out = shown(workspace, capsys)
+    assert "c1, c2" in out
+    assert "d lines 46–48; b.pdf page 3" in out
+    # The words that a text must hold: else nothing would tell why a chunk under the right heading does not count.
+    assert "a.md > # Top, with '15 minutes' or 'a quarter'" in out

@@ -446,7 +446,7 @@ def test_notes_do_not_fail_the_check(healthy: Workspace, capsys: pytest.CaptureF
     healthy.add_run("new", {"q": {"hits_top_k": hits("n1")}}, chunker="md@2")
     assert kbeval(["check", "--db", str(healthy.db), "--golden", str(healthy.golden)]) == 0
     out, err = capsys.readouterr()
-    assert "note: runs made with another chunker than the labels: 1  [foreign-run]" in out
+    assert "note: runs made with other chunks than the labels: 1  [foreign-run]" in out
     assert "no problems found in 1 golden query and 2 runs" in err
 
 

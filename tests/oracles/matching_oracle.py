@@ -389,6 +389,15 @@ class Oracle:
         is_nameless = bool(labels) and 2 * names.count(None) > len(names)
         return "span" if is_nameless or 2 * owned.count("foreign") > len(labels) else "exact"
 
+    def said(self, run: Run) -> str:
+        """What is said to have decided: where no label names a chunk and some name places, nothing went by id."""
+        golden = self.world.golden
+        if any(entry.get("expected_spans") for entry in golden) and not any(
+            entry.get("expected_chunk_ids") for entry in golden
+        ):
+            return "span"
+        return self.matching(run)
+
     # --- the hit -----------------------------------------------------------------------------------
 
     def version_of(self, run: Run, hit: Hit) -> str | None:

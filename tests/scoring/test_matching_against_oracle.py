@@ -72,7 +72,7 @@ def differences(world: World, options: Options, folder: Path) -> Iterator[str]:
     for run in world.runs:
         aggregate = scored[run.run_id]
         thought = about(oracle, run.run_id)
-        if aggregate.provenance["matching"] != oracle.matching(run):
+        if aggregate.provenance["matching"] != oracle.said(run):
             yield f"{thought}: provenance.matching is {aggregate.provenance['matching']}"
         yield from numbers_that_differ(thought, aggregate.to_dict(), oracle.score(run.run_id))
         for query_id, of_one in found.slices.get(run.run_id, {}).items():  # a category for each query

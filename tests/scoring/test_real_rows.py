@@ -224,6 +224,18 @@ def test_ids_that_changed_with_a_parameter_are_recognised_under_one_version_name
     assert_true_numbers(guide)
 
 
+@pytest.mark.parametrize("rechunk", [both_in_the_table, replaced, replaced_without_policies])
+def test_numbers_that_count_chunks_decide_nothing_between_chunks_of_other_sizes_under_one_version_name(
+    guide: Workspace, rechunk: Callable[[Workspace], None]
+) -> None:
+    rechunk(guide)
+    found = compare(guide).whole.significance
+    assert not found["precision_at_k_chunk.5"].decides
+    assert found["mrr"].decides
+    again = compare(guide, "old", "old").whole.significance
+    assert again["precision_at_k_chunk.5"].decides
+
+
 def test_a_new_policy_that_kept_the_ids_is_still_matched_by_id(guide: Workspace) -> None:
     index(guide, SMALL, "md@1", "p1")
     add_old_run(guide)
@@ -446,6 +458,32 @@ def test_tables_mark_the_runs_that_were_matched_by_span(
     assert "span" in row_of(out, "new")
     assert "0.8333" in row_of(out, "new")
     assert "span" not in row_of(out, "old")
+
+
+@pytest.mark.parametrize("match", ["auto", "exact"])
+def test_runs_whose_labels_are_all_spans_are_marked_as_matched_by_span(
+    guide: Workspace, capsys: pytest.CaptureFixture[str], match: str
+) -> None:
+    index(guide, SMALL, "md@1", "p1")
+    add_old_run(guide)
+    place = {"doc_id": "guide", "kind": "line", "start": 1, "end": 2}
+    guide.add_golden(*({"id": query, "expected_spans": [place]} for query in ("q1", "q2", "q3")))
+    at = ["--db", str(guide.db), "--golden", str(guide.golden), "--match", match]
+    assert run(["score", "--all", *at]) == 0
+    assert " span " in row_of(capsys.readouterr().out, "old")
+    assert json.loads(guide.stored("old"))["provenance"]["matching"] == "span"
+    assert run(["show", "old", "--worst", "1", *at]) == 0
+    assert "hits are matched by document and span" in capsys.readouterr().err
+    assert run(["sql", "SELECT COUNT(*) FROM scores", *at]) == 0
+    # The same way as in the stored numbers, so there is nothing to say.
+    assert capsys.readouterr().err == ""
+    # One label by id, and ids decide there.
+    guide.add_golden(
+        {"id": "q1", "expected_chunk_ids": ["s3"]},
+        *({"id": query, "expected_spans": [place]} for query in ("q2", "q3")),
+    )
+    assert run(["score", "--all", *at]) == 0
+    assert " id " in row_of(capsys.readouterr().out, "old")
 
 
 def test_show_says_how_the_hits_were_matched(guide: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
