@@ -33,8 +33,8 @@ LONG = {
     "explore": "checks explain explore sql_safety unmet_labels views views_against_oracle",
     "live": "judging limits run secrets",
     "metrics": "plain_expressions",
-    "scoring": "doubts how_runs_are_scored judged_numbers matching_against_oracle numbers_shown real_rows rechunking_experiment"
-    " recompute rescoring rescoring_any_history",
+    "scoring": "doubts how_runs_are_scored judged_numbers matching_against_oracle numbers_shown real_rows"
+    " rechunking_experiment recompute rescoring rescoring_any_history",
     "storage": "archive_damage archive_of_others archive_source archiving columnar_cache columnar_cache_broken"
     " columnar_cache_together kept_chunk_spans keys one_rule_for_json snapshots sources stamps",
     "systems": "other_systems traces",
