@@ -33,12 +33,13 @@ def test_it_does_what_the_commands_do(own_demo: Path, capsys: pytest.CaptureFixt
     checked = printed(capsys, own_demo, "check")
     assert isinstance(checked, list)
     assert [finding.code for finding in workspace.check()] == [finding["code"] for finding in checked]
-    assert [one.run_id for one in workspace.runs()] == ["2026-03-02-words", "2026-03-03-bm25", "2026-03-04-rechunked"]
+    names = ["2026-03-01-baseline", "2026-03-02-words", "2026-03-03-bm25", "2026-03-04-rechunked"]
+    assert [one.run_id for one in workspace.runs()] == names
     assert workspace.history("mrr", last=2).to_dict() == printed(capsys, own_demo, "history", "mrr", "--last", "2")
     assert workspace.recompute().movements == []
     assert workspace.archive(tmp_path / "archive").written == [one.run_id for one in workspace.runs()]
     with workspace.explore() as explorer:
-        assert explorer.query("SELECT COUNT(*) FROM runs").rows() == [(3,)]
+        assert explorer.query("SELECT COUNT(*) FROM runs").rows() == [(4,)]
 
 
 def test_scoring_stores_what_changed_and_nothing_else(own_demo: Path) -> None:
@@ -49,7 +50,7 @@ def test_scoring_stores_what_changed_and_nothing_else(own_demo: Path) -> None:
     workspace.score()
     assert [one.aggregate_json for one in workspace.runs()] == before
     by_span.score("latest")
-    assert [one.scored_with("match") for one in workspace.runs()] == ["auto", "auto", "span"]
+    assert [one.scored_with("match") for one in workspace.runs()] == ["auto", "auto", "auto", "span"]
     workspace.score()
     assert [one.aggregate_json for one in workspace.runs()] == before
 

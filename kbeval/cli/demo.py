@@ -19,8 +19,8 @@ def demo_command(folder: str) -> int:
     """Create a small workspace to try kbeval on.
 
     Creates it in DIR (kbeval-demo), scores and compares its runs, and suggests what to try next. It has seven
-    documents, two chunkers, and three runs of a small search engine with answers, refusals and a failed query. Needs no
-    network. A folder that the demo did not create is never touched.
+    documents, two chunkers, a BM25 baseline, and three runs of a small search engine with answers, refusals and a
+    failed query. Needs no network. A folder that the demo did not create is never touched.
     """
     from kbeval.cli.compare import print_summary
     from kbeval.compare.run import compare_runs
@@ -33,7 +33,7 @@ def demo_command(folder: str) -> int:
     database = make_demo(place)
     scored = score_runs(database, place / GOLDEN, to_store=True)
     store_scored(scored, db=database)
-    common.note(f"{made} {place}: a knowledge base of 7 documents, 25 golden queries and 3 scored runs", "")
+    common.note(f"{made} {place}: a knowledge base of 7 documents, 25 golden queries and 4 scored runs", "")
     rows = [(run.run_id, None, scored.aggregates[run.run_id]) for run in scored.runs]
     common.print_table(*score_table(rows, "table", None), "table")
     common.note("", *scored.notes)

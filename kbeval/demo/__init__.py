@@ -1,4 +1,4 @@
-"""A small workspace to try kbeval on: documents, two chunkers, three runs of a small but real search engine.
+"""A small workspace to try kbeval on: documents, two chunkers, a baseline and three runs of a small search engine.
 
 It needs no network and no input files, and is the same every time.
 """
@@ -24,12 +24,14 @@ from kbeval.demo.retriever import (
     chunk_by_lines,
 )
 from kbeval.errors import DatabaseError, UsageError
+from kbeval.live.passages import RETRIEVER, Bm25
 from kbeval.storage.new_database import make_tables
 from kbeval.util.files import check_target, write_whole
 
 MARKER = ".kbeval-demo"
 DATABASE, GOLDEN, CONFIG = "kb.db", "golden.yaml", "kbeval.toml"
 TOP_K = 10
+BASELINE = "2026-03-01-baseline"
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,35 @@ def _write(folder: Path) -> Path:
                 _insert(connection, "eval_runs", [(run.run_id, "nightly", config, "", run.commit, run.created_at)])
                 rows = [(run.run_id, q.id, json.dumps(_result(run, q), ensure_ascii=False)) for q in QUESTIONS]
                 _insert(connection, "eval_query_results", rows)
+    _add_baseline(database)
     write_whole(folder / GOLDEN, _golden(small))
     write_whole(folder / CONFIG, f'db = "{DATABASE}"\ngolden = "{GOLDEN}"\n')
     return database
+
+
+def _add_baseline(database: Path) -> None:
+    """A run of the built-in baseline, as `kbeval run --target bm25` makes it; only its times are invented."""
+    config = {
+        "chunker_version": "lines@1",
+        "retriever": RETRIEVER,
+        "eval_k": TOP_K,
+        "mode": "lexical",
+        "target": {"type": "bm25", "chunker_version": "lines@1"},
+    }
+    with Bm25(database, "lines@1") as index:
+        rows = [(BASELINE, q.id, json.dumps(_baseline_row(index, q), ensure_ascii=False)) for q in QUESTIONS]
+    with Database(database) as connection:
+        connection.open("rw")
+        with connection.transaction():
+            run = (BASELINE, "baseline", json.dumps(config), "", "4be1f02", "2026-03-01T02:10:00Z")
+            _insert(connection, "eval_runs", [run])
+            _insert(connection, "eval_query_results", rows)
+
+
+def _baseline_row(index: Bm25, question: Question) -> dict[str, Any]:
+    hits = [{**hit, "text": hit["text"][:200]} for hit in index.search(question.text, TOP_K)]
+    row = {"query_id": question.id, "query": question.text, "mode": "lexical", "elapsed_ms": 1 + len(hits)}
+    return {**row, "hits_top_k": hits, "answer": None}
 
 
 def _claim(folder: Path) -> None:

@@ -16,10 +16,10 @@ from typing import Any
 from kbeval.errors import KbevalError, UsageError
 from kbeval.golden import Golden
 from kbeval.live.asking import Asking, Query, Row, Target
-from kbeval.live.bm25 import Bm25
 from kbeval.live.errors_allowed import ErrorsAllowed
 from kbeval.live.journal import Journal, StoredAttempt, Unfinished, find_unfinished, only_one
 from kbeval.live.limits import Limit
+from kbeval.live.passages import Bm25
 from kbeval.live.progress import Progress
 from kbeval.live.rows import failed_row, is_abstention, with_cut_texts
 from kbeval.live.sending import Attempt
@@ -325,7 +325,6 @@ class Making:
         progress = Progress(f"run {self._run.run_id}", len(self._queries), limit, done=done)
         allowed = ErrorsAllowed(self._options.max_errors, len(self._queries), done)
         target = open_target(self._config, Asking(crew, self._environment, progress.retried), self._database)
-        _rendered(target, self._queries, self._config.where)
         with handling_interrupts(crew):
             async with target:
                 await self._check_health(target, is_first=True)

@@ -42,11 +42,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from kbeval.live.environment import Secrets
+from kbeval.live.wording import described_error, error_text
 from kbeval.live.working import Crew
 from kbeval.util.strict_json import fault_of, parse
 from kbeval.util.text import cut
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx2
 
 T = TypeVar("T")
@@ -181,28 +184,39 @@ class Sender:
         self._policy = policy
         self._secrets = secrets
         self._on_retry = on_retry
-        self._client: httpx2.AsyncClient | None = None
+        # One client per request in flight, each with one connection: a shared pool looks at all of its connections for
+        # every request. The one that was used last is used next.
+        self._idle: list[httpx2.AsyncClient] = []
+        self._all: list[httpx2.AsyncClient] = []
+        self._context: ssl.SSLContext | None = None
 
     async def __aenter__(self) -> Self:
-        import httpx2
-
-        from kbeval import __version__
-
-        most = self._crew.limit.ceiling
-        self._client = httpx2.AsyncClient(
-            timeout=httpx2.Timeout(self._policy.timeout, connect=min(self._policy.timeout, _CONNECT_SECONDS)),
-            limits=httpx2.Limits(max_connections=most + 1, max_keepalive_connections=most + 1),
-            follow_redirects=False,
-            headers={"User-Agent": f"kbeval/{__version__}"},
-        )
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        client, self._client = self._client, None
-        if client is not None:
+        clients, self._all, self._idle = self._all, [], []
+        for client in clients:
             await client.aclose()
+
+    def _new_client(self) -> httpx2.AsyncClient:
+        import httpx2
+
+        from kbeval import __version__
+
+        if self._context is None:
+            # Reading the certificates takes a moment, and only once.
+            self._context = httpx2.create_ssl_context()
+        client = httpx2.AsyncClient(
+            verify=self._context,
+            timeout=httpx2.Timeout(self._policy.timeout, connect=min(self._policy.timeout, _CONNECT_SECONDS)),
+            limits=httpx2.Limits(max_connections=1, max_keepalive_connections=1),
+            follow_redirects=False,
+            headers={"User-Agent": f"kbeval/{__version__}"},
+        )
+        self._all.append(client)
+        return client
 
     async def send(
         self, request: Request, *, read: Callable[[Response], T], on_attempt: OnAttempt[T] | None = None
@@ -326,7 +340,7 @@ class Sender:
             return None, self._failure(error)
         if 200 <= response.status < 300:
             return response, None
-        return response, Failure(HTTP, self._clean(_error_text(response)), response.status)
+        return response, Failure(HTTP, self._clean(error_text(response)), response.status)
 
     def _failure(self, error: Exception) -> Failure:
         """Why no response came."""
@@ -342,7 +356,7 @@ class Sender:
         if isinstance(error, httpx2.TransportError) and not isinstance(
             error, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError
         ):
-            return Failure(CONNECTION, self._clean(_described(error)))
+            return Failure(CONNECTION, self._clean(described_error(error)))
         return Failure(TARGET, self._clean(f"the request cannot be sent: {error}"))
 
     async def _follow(self, request: Request) -> Response:
@@ -363,15 +377,19 @@ class Sender:
         return response
 
     async def _once(self, request: Request, url: httpx2.URL) -> Response:
-        if self._client is None:
-            msg = "use 'async with Sender(…)'"
-            raise RuntimeError(msg)
+        client = self._idle.pop() if self._idle else self._new_client()
+        try:
+            return await self._exchanged(client, request, url)
+        finally:
+            self._idle.append(client)
+
+    async def _exchanged(self, client: httpx2.AsyncClient, request: Request, url: httpx2.URL) -> Response:
         most = self._policy.most_bytes
         headers = dict(request.headers)
-        async with self._client.stream(request.method, url, headers=headers, content=request.content) as found:
+        async with client.stream(request.method, url, headers=headers, content=request.content) as found:
             known = {name.lower(): value for name, value in found.headers.items()}
             pieces, size = [], 0
-            async for piece in found.aiter_bytes(65_536):
+            async for piece in found.aiter_bytes():
                 size += len(piece)
                 if size > most:
                     raise _TooLargeError(Response(found.status_code, known, b""), most)
@@ -405,43 +423,3 @@ def retry_after(response: Response | None) -> float | None:
 
 def _ms(started: float) -> float:
     return round((time.monotonic() - started) * 1000, 3)
-
-
-def _described(error: Exception) -> str:
-    """An error of the network, in words: libraries often give none."""
-    text = " ".join(str(error).split())
-    kinds = {
-        "ConnectError": "no connection",
-        "ReadError": "the connection broke",
-        "WriteError": "the connection broke",
-        "CloseError": "the connection broke",
-        "RemoteProtocolError": "the connection broke",
-        "ProxyError": "the proxy failed",
-    }
-    what = kinds.get(type(error).__name__, type(error).__name__)
-    return f"{what}: {text}" if text else what
-
-
-def _error_text(response: Response) -> str:
-    """What a server says about an error: the usual fields of JSON, or the beginning of the body."""
-    place = response.headers.get("location")
-    if 300 <= response.status < 400 and place:
-        return f"HTTP {response.status}: redirects to {place}, which is not followed; use the final address as url"
-    said = ""
-    try:
-        found = parse(response.text())
-    except ValueError:
-        said = " ".join(response.text().split())
-    else:
-        said = _said(found) or " ".join(response.text().split())
-    return f"HTTP {response.status}: {said}" if said else f"HTTP {response.status}"
-
-
-def _said(found: object) -> str:
-    if isinstance(found, str):
-        return found
-    if isinstance(found, dict):
-        for name in ("error", "message", "detail"):
-            if said := _said(found.get(name)):
-                return said
-    return ""

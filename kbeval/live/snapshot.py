@@ -14,7 +14,7 @@ from typing import Any
 from kbeval import __version__
 from kbeval.golden import Golden
 from kbeval.live import targets
-from kbeval.live.bm25 import RETRIEVER
+from kbeval.live.passages import RETRIEVER
 from kbeval.live.targets import TargetConfig
 from kbeval.util.hiding import Hider
 

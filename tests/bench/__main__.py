@@ -23,7 +23,7 @@ from kbeval.engine.session import Session
 from kbeval.render.table import Column, render
 from kbeval.scoring.aggregate import aggregate_runs, run_totals
 from kbeval.scoring.scorer import open_scoring
-from tests.bench import chunkers, plain_scorer
+from tests.bench import chunkers, plain_scorer, sending
 from tests.bench.data import make_database, make_history
 from tests.bench.traces import make_traces
 
@@ -40,6 +40,22 @@ def main() -> None:
         history(folder)
         kernel(folder)
         chunkers.report_on(folder / "chunkers")
+        live(folder / "live")
+
+
+# --- live: requests to a server -------------------------------------------------------------------------
+
+
+def live(folder: Path) -> None:
+    seconds, ideal = sending.throughput(folder)
+    table(
+        "kbeval run: 1,000 queries of 50 ms, 32 at once",
+        ["what", "seconds", "of the ideal"],
+        [
+            ["ideal: always 32 in flight", f"{ideal:.2f}", "100 %"],
+            ["kbeval run", f"{seconds:.2f}", f"{ideal / seconds:.0%}"],
+        ],
+    )
 
 
 # --- end to end: a process that reads the database, scores it and stores the numbers --------------------

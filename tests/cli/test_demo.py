@@ -23,8 +23,9 @@ def contents(database: Path) -> str:
 def test_the_demo_makes_scores_and_shows_a_workspace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["demo", "try"]) == 0
     out, err = capsys.readouterr()
-    assert [line.split()[0] for line in out.splitlines()[:4]] == [
+    assert [line.split()[0] for line in out.splitlines()[:5]] == [
         "run",
+        "2026-03-01-baseline",
         "2026-03-02-words",
         "2026-03-03-bm25",
         "2026-03-04-rechunked",
@@ -34,7 +35,7 @@ def test_the_demo_makes_scores_and_shows_a_workspace(tmp_path: Path, capsys: pyt
     with closing(sqlite3.connect(tmp_path / "try" / "kb.db")) as connection:
         assert connection.execute("SELECT COUNT(DISTINCT chunker_version) FROM chunks").fetchone() == (2,)
         assert connection.execute("SELECT COUNT(*) FROM documents").fetchone() == (7,)
-        assert connection.execute("SELECT COUNT(*) FROM eval_runs WHERE aggregate_json <> ''").fetchone() == (3,)
+        assert connection.execute("SELECT COUNT(*) FROM eval_runs WHERE aggregate_json <> ''").fetchone() == (4,)
     assert load_golden(tmp_path / "try" / "golden.yaml").warnings == []
 
 

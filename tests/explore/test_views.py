@@ -348,7 +348,7 @@ def test_every_example_runs_on_the_demo(own_demo: Path, matching: str) -> None:
         scoring.session.need(*views.examples())
         empty = {name for name, tries in views.examples().items() for sql in tries if not scoring.session.rows(sql)}
     # The demo knows every chunk that it finds; what it loses by ids it has not lost; spans find something everywhere;
-    # no query of its three runs goes both ways.
+    # no query of its runs goes both ways.
     never = {"coverage", "flaky_queries", "regressions"}
     assert empty == (never if matching == "exact" else {*never, "never_hit"})
 
