@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import signal
+import subprocess
 import time
 
 import pytest
@@ -373,3 +374,54 @@ def test_a_run_that_is_being_made_cannot_be_resumed_at_the_same_time(place: Plac
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+def test_interrupted_repetitions_are_all_resumed(place: Place, server: LiveServer) -> None:
+    place.golden(20)
+    place.http(server.url)
+    server.set(delay=0.1)
+    process = place.start("run", "--run-id", "r", "--repeat", "3", "--concurrency", "2")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (
+        place.db.exists() and ("r-r2",) in place.rows("SELECT DISTINCT run_id FROM kbeval_attempts")
+    ):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "kbeval run --resume r-r2" in err
+    assert place.rows("SELECT run_id FROM eval_runs") == [("r",)]
+    server.set(delay=0)
+    code, out, err = place.run("run", "--resume", "r-r2")
+    assert code == 0, err
+    assert out == "r-r2\nr-r3\n"
+    assert place.rows("SELECT run_id, COUNT(*) FROM eval_query_results GROUP BY run_id") == [
+        ("r", 20),
+        ("r-r2", 20),
+        ("r-r3", 20),
+    ]
+    assert {place.snapshot(name)["repetition_of"] for name in ("r", "r-r2", "r-r3")} == {"r"}
+    assert len({place.snapshot(name)["config_hash"] for name in ("r", "r-r2", "r-r3")}) == 1
+
+
+def test_the_version_of_the_dataset_is_that_of_git(place: Place, server: LiveServer) -> None:
+    def git(*words: str) -> str:
+        identity = ("-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "commit.gpgsign=false")
+        done = subprocess.run(["git", *identity, *words], cwd=place.folder, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    place.http(server.url)
+    git("init", "-q")
+    git("add", "golden.json")
+    git("commit", "-q", "-m", "labels")
+    assert place.run("run", "--run-id", "clean")[0] == 0
+    dataset = place.snapshot("clean")["versions"]["dataset"]
+    assert (dataset["commit"], dataset["modified"]) == (git("rev-parse", "HEAD"), False)
+    assert place.rows("SELECT commit_hash FROM eval_runs") == [(dataset["commit"],)]
+    place.golden(6)
+    assert place.run("run", "--run-id", "changed")[0] == 0
+    changed = place.snapshot("changed")["versions"]["dataset"]
+    assert changed["commit"] == dataset["commit"]
+    assert changed["modified"] is True
+    assert changed["hash"] != dataset["hash"]
+    assert place.snapshot("changed")["config_hash"] != place.snapshot("clean")["config_hash"]
