@@ -140,7 +140,10 @@ CREATE MACRO numbered_span(s) AS {
 -- would be 1 and "3" would be 3, so a text that may hold such a value is read the slow way.
 CREATE MACRO spans_in(j) AS
     CASE
-        WHEN regexp_matches(CAST(j AS VARCHAR), ':[ \t\r\n]*(?:[tf\[{]|"[ ]*[-+.0-9iInN\\])')
+        WHEN regexp_matches(
+            CAST(j AS VARCHAR),
+            '\\|"(?:page|(?:line_|char_)?(?:start|end)|(?:start|end)_ms|[xywh])"[ \t\r\n]*:[ \t\r\n]*["tf\[{]'
+        )
         THEN list_transform(
             TRY(from_json(CAST(j AS VARCHAR), '[{
                 "kind": "VARCHAR", "page": "JSON",
