@@ -80,7 +80,8 @@ def _by_student(sums: Ints, sizes: Ints, weight: float) -> tuple[float, float]:
     mean = int(sums.sum()) / total
     # By how much the mean moves where one cluster is left out.
     moves = (sums - mean * sizes) / (total - sizes)
-    squares, cubes = (math.fsum((moves**power).tolist()) for power in (2, 3))
+    # Products, not powers: numpy's power of a number may depend on its place in the array.
+    squares, cubes = (math.fsum(powers.tolist()) for powers in (moves * moves, moves * moves * moves))
     error = math.sqrt((1 - 1 / count) * squares)
     quantile = student(weight - 1)
     half, more = quantile * error, 0.0

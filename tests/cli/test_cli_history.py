@@ -228,10 +228,10 @@ def test_a_spark_line_is_for_terminals(four_runs: Keeper, capsys: pytest.Capture
 def test_the_docs_show_what_a_terminal_shows(monkeypatch: pytest.MonkeyPatch, own_demo: Path) -> None:
     monkeypatch.chdir(own_demo)
     shown = at_terminal(
-        "-m", "kbeval", "history", "mrr", "empty_result_rate", "--db", "kb.db", NO_COLOR="1", COLUMNS="120"
+        "-m", "kbeval", "history", "mrr", "empty_result_rate", "--suite", "nightly", NO_COLOR="1", COLUMNS="120"
     )
     text = shown.replace("\r\n", "\n").replace("\r\x1b[K", "")
-    assert f"$ kbeval history mrr empty_result_rate\n{text}" in DOCS["compare"]
+    assert f"$ kbeval history mrr empty_result_rate --suite nightly\n{text}" in DOCS["compare"]
 
 
 # --- pictures ----------------------------------------------------------------------------------------

@@ -256,10 +256,10 @@ def rechunked(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspac
         return {"rank": rank, "chunk_id": chunk, "doc_id": "d", "source_spans": spans}
 
     for place, name in enumerate(names):
-        workspace.add_chunk(f"old{name}", "d", [{"kind": "line", "start": 10 * place, "end": 10 * place + 8}])
-    old = {name: {"hits_top_k": [hit(f"old{name}", 10 * place, 1)]} for place, name in enumerate(names)}
+        workspace.add_chunk(f"old{name}", "d", [{"kind": "line", "start": 10 * place + 1, "end": 10 * place + 9}])
+    old = {name: {"hits_top_k": [hit(f"old{name}", 10 * place + 1, 1)]} for place, name in enumerate(names)}
     new = {
-        name: {"hits_top_k": [hit("else", 500, 3), hit(f"new{name}", 10 * place, 1 + place % 2)]}
+        name: {"hits_top_k": [hit("else", 500, 3), hit(f"new{name}", 10 * place + 1, 1 + place % 2)]}
         for place, name in enumerate(names[:5])
     }
     workspace.add_run("a", old)

@@ -198,8 +198,8 @@ def test_the_catalogue_says_whose_runs_a_metric_is_about(capsys: pytest.CaptureF
     assert run(["metrics", "--format", "json"]) == 0
     systems = {one["metric"]: one["system"] for one in json.loads(capsys.readouterr().out)}
     assert systems == {metric.name: metric.system for metric in catalogue()}
-    assert (systems["judge_tokens"], systems["answered"], systems["latency_ms"]) == ("anchors", "grounded", None)
-    assert run(["explain", "judge_tokens"]) == 0
+    assert (systems["abstention_accuracy"], systems["answered"], systems["latency_ms"]) == ("anchors", "grounded", None)
+    assert run(["explain", "abstention_accuracy"]) == 0
     assert "in runs of   anchors" in capsys.readouterr().out
     assert run(["explain", "mrr"]) == 0
     assert "in runs of   any system" in capsys.readouterr().out
