@@ -21,7 +21,7 @@ demo: $(READY)  ## create a small workspace in kbeval-demo/ and score it
 	@$(BIN)/kbeval demo
 	@echo "(kbeval is installed in $(BIN): run 'source $(BIN)/activate' first)"
 
-check: $(PEERS) lint type  ## the quick checks, in about a minute: ruff, mypy, pytest without slow tests
+check: $(PEERS) lint type  ## the quick checks, in about four minutes: ruff, mypy, pytest without slow tests
 	$(BIN)/pytest $(PARALLEL) -m "not slow"
 
 test: $(PEERS) lint type  ## run every check: ruff, mypy, pytest
