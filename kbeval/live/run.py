@@ -180,6 +180,10 @@ def make_runs(database: Path, golden: Golden, target: TargetConfig, options: Run
     asked = asked_of(target, options)
     ids = options.choice.choose(golden)
     first_request(target, golden, database, options)
+    if target.type == BM25 and not database.exists():
+        # Not created: it would have nothing to search.
+        msg = f"there is no database {database}; a bm25 target searches its table chunks"
+        raise UsageError(msg)
     with Journal(database) as journal:
         chunker = _chunker_version(target, database, options.say)
         config = make_snapshot(target, golden, asked, chunker)

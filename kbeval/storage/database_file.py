@@ -28,7 +28,7 @@ def check_is_database(path: Path) -> None:
         msg = f"{path} is a read-only archive; use the SQLite database instead"
         raise DatabaseError(msg)
     if path.is_dir():
-        msg = f"{path} is a directory but not an archive; --db expects a SQLite file or a 'kbeval archive' folder"
+        msg = f"{path} is a directory but not an archive; --db expects a SQLite file or the folder of an archive"
         raise DatabaseError(msg)
     if path.exists() and not path.is_file():
         msg = f"{path} is not a regular file; --db expects a SQLite file"

@@ -279,5 +279,10 @@ def test_bm25_takes_any_text_as_words(demo: Place) -> None:
 def test_bm25_needs_chunks(place: Place) -> None:
     code, _, err = place.run("run", "--target", "bm25", "--db", "new.db", "--golden", "golden.json")
     assert code == 2
+    assert "there is no database new.db" in err
     assert "chunks" in err
-    assert "empty" in err
+    assert not (place.folder / "new.db").exists()
+    (place.folder / "new.db").touch()
+    code, _, err = place.run("run", "--target", "bm25", "--db", "new.db", "--golden", "golden.json")
+    assert code == 2
+    assert "the table chunks of new.db is empty" in err
