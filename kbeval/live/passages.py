@@ -17,7 +17,7 @@ from kbeval.util.text import did_you_mean
 
 RETRIEVER = "sqlite-fts5-bm25@1"
 WORD = re.compile(r"\w+")
-# SQLite's parser has limits, and nobody asks with more words.
+# SQLite's parser has limits, and no question has more words.
 _MOST_WORDS = 200
 # Copied, so that no lock on the database is held while the index is used: that would keep writers waiting.
 _COLUMNS = ("chunk_id", "doc_id", "path", "headings", "spans")
@@ -70,7 +70,7 @@ class Bm25:
             )
         ]
         if not versions:
-            msg = f"the table chunks of {self._path} is empty; a bm25 target searches it"
+            msg = f"the table chunks of {self._path} is empty; store your chunks there: a bm25 target searches it"
             raise UsageError(msg)
         if self._wanted is not None and self._wanted not in versions:
             msg = f"{self._path} has no chunks of {self._wanted!r}{did_you_mean(self._wanted, versions)}"

@@ -182,7 +182,7 @@ def make_runs(database: Path, golden: Golden, target: TargetConfig, options: Run
     first_request(target, golden, database, options)
     if target.type == BM25 and not database.exists():
         # Not created: it would have nothing to search.
-        msg = f"there is no database {database}; a bm25 target searches its table chunks"
+        msg = f"there is no database {database}; check --db, because a bm25 target searches its table chunks"
         raise UsageError(msg)
     with Journal(database) as journal:
         chunker = _chunker_version(target, database, options.say)

@@ -155,7 +155,7 @@ def _check(kind: str, table: Mapping[str, Any], where: str) -> None:
             raise UsageError(msg)
     for key in _REQUIRED[kind]:
         if not table.get(key):
-            option = " (or --url)" if key == "url" else ""
+            option = " (or --url)" if key == "url" else "; put it under [target] in kbeval.toml"
             msg = f"{where}: a target of type {kind} needs {key}{option}"
             raise UsageError(msg)
     if unknown := set(table.get("versions", {})) - set(VERSIONS):
