@@ -85,10 +85,11 @@ class Comparison:
         for name in _ordered(a, b):
             metric, _, k = name.partition(".")
             value = difference(a.get(name), b.get(name))
-            if k:
+            # In the shape of the aggregates, where a score that came with the rows has a dot in its name.
+            if k and not any(name in one.extra for one in (self.aggregate_a, self.aggregate_b)):
                 found.setdefault(metric, {})[k] = value
             else:
-                found[metric] = value
+                found[name] = value
         return found
 
     def rows(self) -> list[Delta]:

@@ -16,7 +16,17 @@ from pathlib import Path
 LAYERS = ("stored", "labels", "places", "matching", "systems", "grains", "totals")
 FOLDERS = (*LAYERS, "compare", "kept", "checks", "views", "former")
 # Templates that are filled in from the existing metrics, so they are not relations themselves.
-COMPOSED = ("query_scores", "scores", "run_totals", "slice_totals", "applicable", "rubric_score", "compare_macro")
+COMPOSED = (
+    "asked_slices",
+    "query_scores",
+    "scores",
+    "run_totals",
+    "slice_totals",
+    "applicable",
+    "rubric_score",
+    "row_score",
+    "compare_macro",
+)
 _REFERENCE = re.compile(r"\b(?:FROM|JOIN)\s+([a-z_]+)", re.IGNORECASE)
 
 

@@ -20,6 +20,7 @@ from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.provenance import LabelVersions, judges, of_places, of_run, provenance
 from kbeval.scoring.run_warnings import Totals, run_warnings
 from kbeval.scoring.scorer import Scoring, open_scoring
+from kbeval.scoring.slices import load_slices, without_ignored
 from kbeval.storage.kept import ChunkSpans, Kept, spans_to_keep
 from kbeval.storage.row_marks import RowMarks, marks_to_keep
 from kbeval.storage.run_config import chunker_version, config_of, imported_from, own_k
@@ -175,7 +176,7 @@ def aggregate_runs(scoring: Scoring) -> Scored:
         scoring.runs,
         bad_rows=bad_rows(scoring),
         key_faults=scoring.key_faults,
-        warnings=list(scoring.golden.warnings),
+        warnings=without_ignored(scoring.golden.warnings, scoring.options.by),
     )
     for run in scoring.runs:
         aggregate = _aggregate(scoring, totals.get(run.run_id, {}), run)
@@ -219,8 +220,8 @@ def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, s
     if by is None:
         found = scoring.session.rows(compose("run_totals", sums=sums))
     else:
-        scoring.session.need("query_slices")
-        found = scoring.session.rows(compose("slice_totals", sums=sums), [by])
+        load_slices(scoring, by)
+        found = scoring.session.rows(compose("slice_totals", sums=sums))
     for run_id, slice_name, queries, *values in found:
         totals: Totals = {}
         remaining = iter(values)

@@ -1,10 +1,10 @@
--- slice_totals: as run_totals, for each slice of one field ($1); a query with several tags is in each of their slices.
+-- slice_totals: as run_totals, for each slice of the fields asked for; a query with several tags is in each of their slices.
 -- columns: run_id, slice, n_queries, then for each metric and k the sum of its values and how many there are
 -- kind: view
 WITH sliced AS (
-    SELECT q.*, COALESCE(s.slice, '(none)') AS slice
+    SELECT q.*, s.slice
     FROM query_scores AS q
-    LEFT JOIN query_slices AS s ON s.query_id = q.query_id AND s.field = $1
+    JOIN asked_slices AS s ON s.result_no = q.result_no
 )
 
 SELECT
