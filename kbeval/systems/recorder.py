@@ -19,7 +19,7 @@ from kbeval.metrics.row_scores import direction_of
 from kbeval.storage.runs import is_reserved
 from kbeval.systems import ImportedRun
 from kbeval.systems.json_lines import id_of, written
-from kbeval.systems.row_values import Row, RowFaultError, answer_of, hits_of, number_of, plain, scores_of
+from kbeval.systems.row_values import Row, RowFaultError, answer_of, hits_of, number_of, plain, scores_of, tokens_of
 from kbeval.systems.writing import TakenRunError, taken_runs, write_runs
 from kbeval.util.text import counted
 
@@ -143,8 +143,7 @@ class Recorder:
         for field, value in (("elapsed_ms", elapsed_ms), ("cost_usd", cost_usd)):
             row |= {field: number_of(value, field, faults)} if value is not None else {}
         if tokens is not None:
-            is_parts = isinstance(tokens, Mapping)
-            row["tokens"] = plain(tokens, "tokens", faults) if is_parts else number_of(tokens, "tokens", faults)
+            row["tokens"] = tokens_of(tokens, faults)
         if error is not None:
             row["error"] = _error(error, faults)
         of_row = scores_of(scores, faults) if scores is not None else {}

@@ -231,3 +231,13 @@ def number_of(value: Any, where: str, faults: list[str]) -> float | None:  # noq
         return found
     faults.append(f"{where} is {found!r:.40}; it must be a number from 0 on")
     return None
+
+
+def tokens_of(value: Any, faults: list[str]) -> Any:  # noqa: ANN401  (checked here)
+    """What answering took: a number, or a mapping with a total or with parts that are added up."""
+    if not isinstance(value, Mapping):
+        return number_of(value, "tokens", faults)
+    found: Row = plain(value, "tokens", faults)
+    if not any(name in found for name in ("total", "prompt", "completion")):
+        faults.append("tokens has no total, and neither prompt nor completion")
+    return found
