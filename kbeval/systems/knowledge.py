@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from kbeval.database.connection import Database
@@ -11,10 +11,10 @@ from kbeval.database.connection import Database
 
 @dataclass(frozen=True)
 class Knowledge:
-    """Rows for the tables `documents` and `chunks`, with the values of these columns."""
+    """Rows for the tables `documents` and `chunks`, with the values of these columns; read once, while writing."""
 
-    documents: Sequence[tuple[Any, ...]] = field(default_factory=tuple)
-    chunks: Sequence[tuple[Any, ...]] = field(default_factory=tuple)
+    documents: Iterable[tuple[Any, ...]] = ()
+    chunks: Iterable[tuple[Any, ...]] = ()
 
     DOCUMENT = ("doc_id", "workspace_path", "title")
     CHUNK = (
