@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -66,9 +67,9 @@ def import_beir(folder: str, runs: tuple[str, ...], **given: Any) -> int:  # noq
     found = read_beir(Path(folder), given["split"])
     read = [read_run(Path(run), None, given["suite"]) for run in runs]
     database = common.Settings().db()
-    _write_golden(given["golden_out"], found.golden, database, folder)
-    _store(database, read, runs, replace=given["replace"], knowledge=found.knowledge)
-    common.note(f"{counted(found.n_passages, 'passage')} of {folder} in {database}")
+    with _golden_file(given["golden_out"], found.golden, database, folder):
+        _store(database, read, runs, replace=given["replace"], knowledge=found.knowledge)
+        common.note(f"{counted(found.n_passages, 'passage')} of {folder} in {database}")
     if found.n_unjudged:
         common.note(f"{counted(found.n_unjudged, 'query', 'queries')} without judgements left out")
     return 0
@@ -152,23 +153,29 @@ def _finish(runs: Sequence[ToolRun], file: str, given: dict[str, Any]) -> int:
         for run in runs:
             for row in run.rows.values():
                 row.pop(name, None)
-    golden = {query_id: entry for run in runs for query_id, entry in run.golden.items()}
-    if given["golden_out"] is not None:
-        if not golden:
-            from kbeval.errors import UsageError
-
-            msg = f"{file} says nothing about what is expected, so there is no golden file to write"
-            raise UsageError(msg)
-        _write_golden(given["golden_out"], list(golden.values()), database, file)
-    _store(database, runs, [file] * len(runs), replace=given["replace"])
+    golden = list({query_id: entry for run in runs for query_id, entry in run.golden.items()}.values())
+    with _golden_file(given["golden_out"], golden, database, file):
+        _store(database, runs, [file] * len(runs), replace=given["replace"])
     return 0
 
 
-def _write_golden(path: str, entries: Sequence[dict[str, Any]], database: str, source: str) -> None:
-    from kbeval.systems.golden_writing import write_golden
+@contextlib.contextmanager
+def _golden_file(path: str | None, entries: Sequence[dict[str, Any]], database: str, source: str) -> Iterator[None]:
+    """Write a golden file after what is done in this context; refused before, if it cannot be written."""
+    from kbeval.errors import UsageError
+    from kbeval.systems.golden_writing import is_new_golden, write_golden
 
-    is_new = write_golden(Path(path), entries, [database], source=Path(source).name)
+    if path is None:
+        yield
+        return
+    if not entries:
+        msg = f"{source} says nothing about what is expected, so there is no golden file to write"
+        raise UsageError(msg)
+    is_new = is_new_golden(Path(path), entries, [database])
+    yield
     queries = counted(len(entries), "golden query", "golden queries")
+    if is_new:
+        write_golden(Path(path), entries, source=Path(source).name)
     common.note(f"wrote {queries} to {path}" if is_new else f"unchanged {path}: {queries}")
 
 

@@ -44,6 +44,8 @@ def read_beir(folder: Path, split: str | None = None) -> Beir:
         relevant = [passage for passage, grade in grades.items() if grade > 0]
         entry: dict[str, Any] = {"id": query_id, "query": questions[query_id]["text"], "expected_chunk_ids": relevant}
         entry |= {"expected_doc_ids": relevant} if relevant else {}
+        if metadata := questions[query_id].get("metadata"):
+            entry["metadata"] = metadata
         # What a grade adds to that: a judged passage that is not relevant, or more than one degree of relevance.
         if any(grade != 1 for grade in grades.values()):
             entry["relevance"] = grades
@@ -53,11 +55,15 @@ def read_beir(folder: Path, split: str | None = None) -> Beir:
     knowledge = Knowledge(
         ((name, name, title or None) for name, title, _ in _passages(folder / CORPUS)),
         (
-            (name, name, text, "[]", _whole(text), max(1, len(text) // 4), CHUNKER, "", "[]", created)
-            for name, _, text in _passages(folder / CORPUS)
+            (name, name, text, _headings(title), _whole(text), max(1, len(text) // 4), CHUNKER, "", "[]", created)
+            for name, title, text in _passages(folder / CORPUS)
         ),
     )
     return Beir(golden, knowledge, n_passages, len(questions) - len(judged))
+
+
+def _headings(title: str) -> str:
+    return json.dumps([title] if title else [], ensure_ascii=False)
 
 
 def _whole(text: str) -> str:

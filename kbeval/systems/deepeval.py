@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from kbeval.errors import KbevalError
+from kbeval.metrics.catalogue import HIGHER, LOWER
 from kbeval.systems.tool_files import Record, read_json, written_at
 from kbeval.systems.tool_rows import ToolRun, hits_in, number, own_id, passage_id, question_id, row_from, safe_part
 
@@ -35,7 +36,20 @@ def read_deepeval(path: Path, run_id: str | None = None, suite: str = "deepeval"
                 msg = f"{path}: {kind}[{place}] is not an object"
                 raise KbevalError(msg)
             _add(run, case)
+    run.directions = dict(_directions([metric for case in _all(found) for metric in _metrics(case)]))
     return [run]
+
+
+def _directions(metrics: Sequence[Record]) -> Iterator[tuple[str, str]]:
+    """Metrics that succeed below their threshold: of those, less is better."""
+    lower: dict[str, set[bool]] = {}
+    for metric in metrics:
+        score, limit, success = number(metric.get("score")), number(metric.get("threshold")), metric.get("success")
+        if score is not None and limit is not None and isinstance(success, bool) and score != limit:
+            lower.setdefault(str(metric.get("name") or "score"), set()).add((score < limit) == success)
+    for name, found in lower.items():
+        if len(found) == 1:
+            yield name, LOWER if found == {True} else HIGHER
 
 
 def _config(found: Record, about: Record) -> Record:

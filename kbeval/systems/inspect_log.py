@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from kbeval.errors import KbevalError
+from kbeval.metrics.catalogue import HIGHER, NEITHER
 from kbeval.systems.json_lines import id_of
 from kbeval.systems.tool_files import Placed, Record, parse_loosely, read_json, written_at
 from kbeval.systems.tool_rows import ToolRun, number, question_id, retrieved_in, row_from, safe_part
@@ -36,6 +37,7 @@ def read_inspect(path: Path, run_id: str | None = None, suite: str = "inspect") 
             runs[epoch] = ToolRun("inspect", base, suite, when, _config(header, about))
         _add(runs[epoch], sample, path)
     for epoch, run in runs.items():
+        run.directions = dict(_directions(run))
         run.run_id = base if len(runs) == 1 else f"{base}-epoch{epoch}"
     found = [runs[epoch] for epoch in sorted(runs)] or [ToolRun("inspect", base, suite, when, _config(header, about))]
     if header.get("status") not in (None, "success"):
@@ -159,6 +161,16 @@ def _scores(scores: Any) -> Iterator[tuple[str, float | None]]:  # noqa: ANN401 
                 yield f"{name}_{place}", _value(inner)
         elif value is None or _value(value) is not None:
             yield str(name), _value(value)
+
+
+def _directions(run: ToolRun) -> Iterator[tuple[str, str]]:
+    """A scorer may give any number: only of those between 0 and 1 is it assumed that more is better."""
+    found: dict[str, list[float]] = {}
+    for scores in run.scores.values():
+        for name, score in scores.items():
+            found.setdefault(name, []).extend([] if score is None else [score])
+    for name, values in found.items():
+        yield name, HIGHER if all(0 <= value <= 1 for value in values) else NEITHER
 
 
 def _value(value: Any) -> float | None:  # noqa: ANN401  (any JSON value)

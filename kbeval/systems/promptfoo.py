@@ -28,7 +28,7 @@ _CONTAINS = ("contains", "icontains")
 def read_promptfoo(path: Path, run_id: str | None = None, suite: str = "promptfoo") -> list[ToolRun]:
     """Read the results of an evaluation as runs."""
     about, results = _contents(path)
-    runs: dict[tuple[str, int], ToolRun] = {}
+    runs: dict[tuple[str, str], ToolRun] = {}
     created = moment(str(about.get("created") or ""))
     when = written_at(path) if created is None else created.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     base = run_id or safe_part(path.stem)
@@ -39,15 +39,16 @@ def read_promptfoo(path: Path, run_id: str | None = None, suite: str = "promptfo
             raise KbevalError(msg)
         provider = fields.get("provider")
         name = provider.get("label") or provider.get("id") if isinstance(provider, dict) else provider
-        prompt = fields.get("promptIdx")
-        key = (str(name or "provider"), prompt if isinstance(prompt, int) else 0)
+        prompt = fields.get("prompt")
+        key = (str(name or "provider"), str(prompt.get("label")) if isinstance(prompt, dict) else "")
         if key not in runs:
             runs[key] = ToolRun("promptfoo", base, suite, when, _config(fields, about))
         _add(runs[key], fields)
-    several = len({prompt for _, prompt in runs}) > 1
+    prompts = list(dict.fromkeys(prompt for _, prompt in runs))
     for (name, prompt), run in runs.items():
         if len(runs) > 1:
-            run.run_id = f"{base}-{safe_part(name)}" + (f"-prompt{prompt + 1}" if several else "")
+            number_of_prompt = f"-prompt{prompts.index(prompt) + 1}" if len(prompts) > 1 else ""
+            run.run_id = f"{base}-{safe_part(name)}{number_of_prompt}"
     return list(runs.values()) or [ToolRun("promptfoo", base, suite, when)]
 
 

@@ -65,7 +65,8 @@ def _add(run: ToolRun, record: Placed, columns: set[str], path: Path) -> None:
     read = ["response"] if isinstance(answer, str) else []
     read += ["user_input"] if isinstance(fields.get("user_input"), str) else []
     read += ["retrieved_contexts", "retrieved_context_ids"] if ours["hits_top_k"] is not None else []
-    row = row_from(fields, [*read, *scores], ours)
+    given = {name: value for name, value in fields.items() if value is not None}
+    row = row_from(given, [*read, *scores], ours)
     reference = fields.get("reference")
     golden = {
         "id": own_id(fields) or question_id(question),

@@ -101,15 +101,27 @@ class _Table:
                 self._fault(record, "query_id is empty")
             run = self._run_id if self._given_id else id_of(fields.get("run_id")) or self._run_id
             key = (run, query_id)
+            if key in groups and not per_hit and "hits" not in ours:
+                # Several rows per query: these are hits, under another name.
+                self._missing("chunk_id", columns)
             if key in groups and not per_hit:
-                self._fault(record, f"query {query_id!r} has a row before; a table with one row per query has one each")
+                self._fault(record, f"query {query_id!r} has a row before, and each row has all hits of its query")
             groups.setdefault(key, []).append(placed)
         runs: dict[str, ToolRun] = {}
         for (run, query_id), some in groups.items():
             if run not in runs:
                 runs[run] = ToolRun("table", run, self._suite, written_at(self._path))
             self._add(runs[run], query_id, some, per_hit=per_hit)
+        for found in runs.values():
+            found.warnings += self._unnoticed(columns, ours, per_hit=per_hit)
         return list(runs.values()) or [ToolRun("table", self._run_id, self._suite, written_at(self._path))]
+
+    def _unnoticed(self, columns: Sequence[str], ours: set[str], *, per_hit: bool) -> Iterator[str]:
+        """Columns that look like one of ours under another name."""
+        for wanted in ("rank", "score", "answer") if per_hit else ("answer",):
+            named = [name for name in columns if _plain(name) in COLUMNS[wanted] and name not in self._names]
+            if wanted not in ours and named:
+                yield f"column {named[0]!r} is kept as it is; if it is the {wanted}, use --map {wanted}={named[0]}"
 
     def _check_columns(self, columns: Sequence[str]) -> None:
         for wanted, option in [(theirs, "--map") for theirs in self._names] + [
@@ -141,7 +153,8 @@ class _Table:
 
     def _add(self, run: ToolRun, query_id: str, records: Sequence[Placed], *, per_hit: bool) -> None:
         first = records[0]
-        of_query = self._of_query(records) if per_hit else first.fields
+        given = {name: value for name, value in first.fields.items() if value is not None}
+        of_query = self._of_query(records) if per_hit else given
         faults: list[str] = []
         values = {name: self._value(name, value, first, faults) for name, value in of_query.items()}
         if per_hit:

@@ -124,7 +124,7 @@ def _csv(path: Path, delimiter: str) -> Iterator[Placed]:
             if len(cells) > len(names) or (cells and len(cells) < len(names)):
                 _fail(path, line, f"has {len(cells):,} cells, but the header has {len(names):,}")
             if cells:
-                yield Placed(f"line {line}", {n: c for n, c in zip(names, cells, strict=True) if c != ""})
+                yield Placed(f"line {line}", {n: c or None for n, c in zip(names, cells, strict=True)})
             line = reader.line_num + 1
     except csv.Error as error:
         _fail(path, reader.line_num, f"is not valid CSV: {error}")
@@ -148,7 +148,7 @@ def _parquet(path: Path) -> Iterator[Placed]:
             for batch in file.iter_batches():
                 for row in batch.to_pylist():
                     number += 1
-                    yield Placed(f"row {number}", {n: _plain(v) for n, v in row.items() if v is not None})
+                    yield Placed(f"row {number}", {n: _plain(v) for n, v in row.items()})
     except (pa.ArrowException, OSError, ValueError) as error:
         msg = f"{path} cannot be read as Parquet: {str(error).splitlines()[0]}"
         raise KbevalError(msg) from error

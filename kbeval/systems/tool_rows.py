@@ -16,6 +16,7 @@ from kbeval.metrics.row_scores import direction_of, score_names
 from kbeval.systems import APART, ImportedRun
 from kbeval.systems.json_lines import ImportFaultError, id_of, is_container, written
 from kbeval.systems.tool_files import Record
+from kbeval.util.hiding import without_secrets
 
 # Fields that have a meaning in our rows.
 _OURS = frozenset(
@@ -139,6 +140,8 @@ class ToolRun:
     # What the tool called its scores, for each query.
     scores: dict[str, dict[str, float | None]] = field(default_factory=dict)
     golden: dict[str, Record] = field(default_factory=dict)
+    # In which direction scores improve, where the file shows it.
+    directions: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
     def add(
@@ -180,11 +183,11 @@ class ToolRun:
             self.run_id,
             self.suite,
             self.tool,
-            self.config,
+            without_secrets(self.config),
             rows,
             self.created_at,
             self.warnings,
-            {name: direction_of(name) for name in names.values()},
+            {name: self.directions.get(given) or direction_of(name) for given, name in names.items()},
         )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import struct
 import zipfile
+import zlib
 from pathlib import Path
 from typing import IO, Self
 
@@ -32,14 +33,16 @@ class ZipReader:
         if not self._path.is_file():
             msg = f"{self._path} does not exist, or is not a file; check the path"
             raise KbevalError(msg)
+        self._file = self._path.open("rb")
         try:
-            self._file = self._path.open("rb")
             self._zip = zipfile.ZipFile(self._file)
         except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            self._file.close()
             msg = f"{self._path} cannot be read as a zip file: {error}"
             raise KbevalError(msg) from error
         infos = self._zip.infolist()
         if len(infos) > MOST_ENTRIES:
+            self.__exit__()
             msg = f"{self._path} has {len(infos):,} entries; at most {MOST_ENTRIES:,} are read"
             raise KbevalError(msg)
         self._infos = {info.filename: info for info in infos}
@@ -58,7 +61,7 @@ class ZipReader:
         info = self._infos[name]
         try:
             with self._stream(info) as stream:
-                return self._limited(stream, name)
+                return self._sound(self._limited(stream, name), info)
         except KbevalError:
             raise
         except (OSError, EOFError, zipfile.BadZipFile, ValueError, RuntimeError, struct.error) as error:
@@ -66,6 +69,13 @@ class ZipReader:
                 f"{self._path}, {name}: cannot be read: {str(error).splitlines()[0] if str(error) else 'it is damaged'}"
             )
             raise KbevalError(msg) from error
+
+    @staticmethod
+    def _sound(content: bytes, info: zipfile.ZipInfo) -> bytes:
+        if zlib.crc32(content) != info.CRC:
+            msg = "its checksum is wrong"
+            raise zipfile.BadZipFile(msg)
+        return content
 
     def _limited(self, stream: IO[bytes], name: str) -> bytes:
         parts = []
