@@ -30,7 +30,7 @@ _NEXT_TO_DB = ""
     metavar="FIELD",
     multiple=True,
     callback=common.one_value,
-    help="also per slice: category, difficulty, lang, tags or group",
+    help="also per slice: a field of the golden file, or several: category,lang",
 )
 @click.option(
     "--only",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -197,6 +198,10 @@ class CompareReport:
     def to_json(self) -> str:
         """The same runs always give the same text."""
         return json_text(self.to_dict())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, then every number."""
+        return f"<p>{html.escape(self.verdict.answer)}</p>{self.deltas_frame()._repr_html_()}"
 
     def per_query_frame(self) -> pl.DataFrame:
         """One row per query, as a Polars frame."""

@@ -68,6 +68,10 @@ class Scored:
             return []
         return [f"{counted(len(self.bad_rows), 'unreadable row')} counted as failed, first {self.bad_rows[0]}"]
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: every number."""
+        return self.frame()._repr_html_()
+
     def frame(self) -> pl.DataFrame:
         """One row per number: run_id, slice, metric, k, value (null: scored on no query), scored, not_applicable."""
         import polars as pl
