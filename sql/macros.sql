@@ -236,22 +236,12 @@ CREATE MACRO says_where(s) AS
 CREATE MACRO n_usable_spans(j) AS len(list_filter(spans_in(j), lambda s: s.kind = 'caption' OR is_place(s)));
 CREATE MACRO usable_spans(j) AS CASE WHEN n_usable_spans(j) > 0 THEN CAST(j AS VARCHAR) END;
 
--- Are two chunks of one id at different places? What is not known contradicts nothing, and spelling does not matter.
-CREATE MACRO stands_elsewhere(a_doc, a_spans, b_doc, b_spans) AS
-    CASE
-        WHEN COALESCE(a_doc <> b_doc, false)                                               THEN true
-        WHEN a_spans IS NULL OR b_spans IS NULL OR a_spans = b_spans         THEN false
-        WHEN usable_spans(a_spans) IS NULL OR usable_spans(b_spans) IS NULL  THEN false
-        ELSE CAST(spans_in(a_spans) AS VARCHAR) <> CAST(spans_in(b_spans) AS VARCHAR)
-    END;
+-- A position as text: the same for the same place, however it is spelt.
+CREATE MACRO box_text(axis, low, high, bottom, top) AS concat_ws(' ', axis, low, high, bottom, top);
 
--- Is there a span in a list that says nothing, or something else than a list? Nothing at all is not a fault.
-CREATE MACRO has_bad_spans(j) AS
-    CASE
-        WHEN j IS NULL OR CAST(j AS VARCHAR) = 'null' THEN false
-        WHEN spans_in(j) IS NULL                      THEN true
-        ELSE n_usable_spans(j) < len(spans_in(j))
-    END;
+-- Are two chunks of one id at different places? What is not known contradicts nothing.
+CREATE MACRO stands_elsewhere(a_doc, a_place, b_doc, b_place) AS
+    COALESCE(a_doc <> b_doc, false) OR COALESCE(a_place <> b_place, false);
 
 -- The hits of a stored row with what they state about their place; null if there are none.
 CREATE MACRO hits_in(j) AS

@@ -6,7 +6,10 @@ Sources supply the stored tables; nothing is written back to them.
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import os
+import queue
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -310,6 +313,24 @@ class Session:
         self.close()
 
 
+class _Hand(threading.Thread):
+    """A thread that runs one task after another. Starting one for each statement would cost more than small statements."""
+
+    def __init__(self) -> None:
+        super().__init__(name="kbeval-engine", daemon=True)
+        self.inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        while True:
+            self.inbox.get()()
+
+
+# Threads without a task. A forked process has none of them.
+_IDLE: collections.deque[_Hand] = collections.deque()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_IDLE.clear)
+
+
 class _Work(Generic[Result]):
     """A task that DuckDB runs in a separate thread; the caller can wait for it or stop it."""
 
@@ -326,14 +347,20 @@ class _Work(Generic[Result]):
     def start(self) -> None:
         """Start it. The caller must stop it or wait for it in any case."""
         try:
-            threading.Thread(target=self._run, name="kbeval-engine", daemon=True).start()
-        except RuntimeError as error:
-            # The only reason that Python gives for "can't start new thread" is a limit, here that on memory.
-            raise MemoryError from error
+            hand = _IDLE.pop()
+        except IndexError:
+            hand = _Hand()
+            try:
+                hand.start()
+            except RuntimeError as error:
+                # The only reason that Python gives for "can't start new thread" is a limit, here that on memory.
+                raise MemoryError from error
+        hand.inbox.put(lambda: self._run(hand))
 
-    def _run(self) -> None:
+    def _run(self, hand: _Hand) -> None:
         with self._lock:
             if self._stopped:
+                _IDLE.append(hand)
                 return
             self._begun = True
         try:
@@ -341,6 +368,8 @@ class _Work(Generic[Result]):
         except BaseException as error:  # noqa: BLE001  (raised again where the caller waits)
             self._failure = error
         finally:
+            # Before the caller goes on: its next statement then finds this thread.
+            _IDLE.append(hand)
             self._done.set()
 
     def result(self, connection: duckdb.DuckDBPyConnection) -> Result:

@@ -2,6 +2,7 @@
 -- columns: chunk_id, chunker_version (null: not known), doc_id, path, spans_text (null: not known),
 --          is_cited (the place is that of a citation, which may be a part of the chunk)
 -- kind: table
+-- variants: none, where the tables know the place of every expected chunk
 --
 -- Kept hits count along with those that are stored, not before them: keeping them must not change what a
 -- label means.
