@@ -314,7 +314,7 @@ class Session:
 
 
 class _Hand(threading.Thread):
-    """A thread that runs one task after another. Starting one for each statement would cost more than small statements."""
+    """A thread that runs one task after another: starting one for each statement costs more than a small statement."""
 
     def __init__(self) -> None:
         super().__init__(name="kbeval-engine", daemon=True)
