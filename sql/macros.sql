@@ -231,10 +231,8 @@ CREATE MACRO says_where(s) AS
         ) IS NOT NULL
     );
 
--- A list of spans as it is, where at least one of them says something; null where none does. A caption says that it
--- is one, and has no position.
-CREATE MACRO n_usable_spans(j) AS len(list_filter(spans_in(j), lambda s: s.kind = 'caption' OR is_place(s)));
-CREATE MACRO usable_spans(j) AS CASE WHEN n_usable_spans(j) > 0 THEN CAST(j AS VARCHAR) END;
+-- How many spans of a list say something. A caption says that it is one, and has no position.
+CREATE MACRO n_usable(spans) AS len(list_filter(spans, lambda s: s.kind = 'caption' OR is_place(s)));
 
 -- A position as text: the same for the same place, however it is spelt.
 CREATE MACRO box_text(axis, low, high, bottom, top) AS concat_ws(' ', axis, low, high, bottom, top);
@@ -252,9 +250,9 @@ CREATE MACRO hits_in(j) AS
         }]
     }')).hits_top_k;
 
--- The span of a citation as a list of one; null where it is not a position.
-CREATE MACRO citation_text(citation) AS
-    CASE WHEN CAST(citation AS VARCHAR) LIKE '{%' THEN usable_spans('[' || CAST(citation AS VARCHAR) || ']') END;
+-- The span of a citation as a list of one; null where there is none.
+CREATE MACRO cited_span(citation) AS
+    CASE WHEN CAST(citation AS VARCHAR) LIKE '{%' THEN '[' || CAST(citation AS VARCHAR) || ']' END;
 
 -- Was a text cut to 200 characters when it was stored? Then it says nothing about what the rest holds, or how long it is.
 CREATE MACRO is_cut_text(t) AS t IS NULL OR (ends_with(t, '...') AND length(t) BETWEEN 200 AND 203);

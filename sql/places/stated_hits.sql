@@ -12,8 +12,7 @@ SELECT
     COALESCE(h.hit.doc_path, h.hit.citation ->> '$.path') AS path,
     NULLIF(h.hit.chunker_version, '')                     AS chunker_version,
     CAST(h.hit.source_spans AS VARCHAR)                   AS spans_json,
-    CASE WHEN CAST(h.hit.citation AS VARCHAR) LIKE '{%'
-         THEN '[' || CAST(h.hit.citation AS VARCHAR) || ']' END       AS cited_json,
+    cited_span(h.hit.citation)                            AS cited_json,
     CASE WHEN NOT is_cut_text(h.hit.text) THEN length(h.hit.text) END AS characters
 FROM (
     SELECT run_id, query_id, UNNEST(range(1, len(hits) + 1)) AS position, UNNEST(hits) AS hit

@@ -4,8 +4,8 @@
 -- kind: table
 SELECT
     spans_json,
-    len(spans)                                                              AS n_spans,
-    len(list_filter(spans, lambda s: s.kind = 'caption' OR is_place(s)))    AS n_usable
+    len(spans)      AS n_spans,
+    n_usable(spans) AS n_usable
 FROM (
     SELECT spans_json, spans_in(spans_json) AS spans
     FROM (SELECT spans_json FROM stated_hits UNION SELECT cited_json FROM stated_hits)
