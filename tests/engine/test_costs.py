@@ -1,7 +1,7 @@
 """What fixed pieces of work cost, counted and not timed: statements that DuckDB plans, and passes over the stored rows.
 
-On small databases nearly all of the time is planning, and on large ones reading. If one of these numbers has to grow, it
-should be for a reason; if it shrinks, lower it here.
+On small databases nearly all of the time is planning, and on large ones reading. If one of these numbers has to grow,
+there should be a reason; if it shrinks, lower it here.
 """
 
 from __future__ import annotations
