@@ -19,6 +19,13 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+def _not_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and not value.strip():
+        msg = "it is empty"
+        raise click.BadParameter(msg, ctx, param)
+    return value
+
+
 def _options(tool: str) -> Callable[[Command], Command]:
     """The options of every import of runs."""
 
@@ -36,7 +43,7 @@ def _options(tool: str) -> Callable[[Command], Command]:
                 "--golden-out", metavar="FILE", help="also write the queries and their labels as a golden file"
             ),
             click.option("--suite", default=tool, show_default=True, help="the suite that the runs belong to"),
-            click.option("--run-id", help="id of the run  [default: the name of the file]"),
+            click.option("--run-id", callback=_not_empty, help="id of the run  [default: the name of the file]"),
         ):
             command = option(command)
         return command

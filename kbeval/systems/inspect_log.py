@@ -30,7 +30,8 @@ def read_inspect(path: Path, run_id: str | None = None, suite: str = "inspect") 
     when = written_at(path) if created is None else created.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     base = run_id or safe_part(path.stem)
     runs: dict[int, ToolRun] = {}
-    for sample in sorted(samples, key=lambda sample: _order(sample.fields, about)):
+    places = _places(about)
+    for sample in sorted(samples, key=lambda sample: _order(sample.fields, places)):
         epoch = sample.fields.get("epoch")
         epoch = epoch if isinstance(epoch, int) and epoch > 0 else 1
         if epoch not in runs:
@@ -81,14 +82,17 @@ def _object(file: ZipReader, name: str, path: Path) -> Record:
     return found
 
 
-def _order(sample: Record, about: Record) -> tuple[int, str, int]:
-    """In the order of the dataset."""
+def _places(about: Record) -> dict[str, int]:
+    """The position of each sample in the dataset, by its id."""
     dataset = about.get("dataset")
     ids = dataset.get("sample_ids") if isinstance(dataset, dict) else None
-    name = sample.get("id")
-    place = ids.index(name) if isinstance(ids, list) and name in ids else len(ids or ())
-    epoch = sample.get("epoch")
-    return place, str(name), epoch if isinstance(epoch, int) else 0
+    return {str(name): place for place, name in enumerate(ids)} if isinstance(ids, list) else {}
+
+
+def _order(sample: Record, places: Mapping[str, int]) -> tuple[int, str, int]:
+    """In the order of the dataset."""
+    name, epoch = str(sample.get("id")), sample.get("epoch")
+    return places.get(name, len(places)), name, epoch if isinstance(epoch, int) else 0
 
 
 def _config(header: Record, about: Record) -> Record:

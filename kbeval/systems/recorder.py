@@ -63,7 +63,8 @@ class Recorder:
         commit: str | None,
         replace: bool,
     ) -> None:
-        self.database = database
+        # The block may change the current directory.
+        self.database = database.absolute()
         self._suite = _text(suite, "suite")
         self._config = _config(config)
         self._commit = None if commit is None else _text(commit, "commit")

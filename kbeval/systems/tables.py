@@ -175,7 +175,9 @@ class _Table:
             name: values[name] for name in ("elapsed_ms", "tokens", "cost_usd", "error", "abstained") if name in values
         }
         read = ("query_id", "run_id", "hits", *_OF_QUERY, *self._scores)
-        run.add(query_id, row_from(of_query, read, ours), scores)
+        question = values.get("query")
+        golden = {"id": query_id, "query": question} if isinstance(question, str) else None
+        run.add(query_id, row_from(of_query, read, ours), scores, golden)
 
     def _of_query(self, records: Sequence[Placed]) -> Record:
         """The fields of a query, which must not differ between its rows."""

@@ -22,6 +22,7 @@ _FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson", ".json")
 _LARGEST_CELL = 50_000_000
 _MOST_ROWS = 5_000_000
 _DEEPEST = 100
+_LARGEST = 10**300
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ def _finite(value: Any, depth: int = 0) -> Any:  # noqa: ANN401  (any JSON value
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, int) and abs(value) > _LARGEST:
+        return str(value)
     if isinstance(value, list):
         return [_finite(inner, depth + 1) for inner in value]
     if isinstance(value, dict):

@@ -309,6 +309,9 @@ def test_a_broken_file_is_named_with_place_and_reason(tmp_path: Path) -> None:
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
         with pytest.raises(KbevalError, match=message):
             reader(path)
+    assert (
+        run(["import", "ragas", str(TOOLS / "ragas/result.csv"), "--run-id", " ", "--db", str(tmp_path / "kb.db")]) == 2
+    )
     for reader, _ in FILES.values():
         for path in (tmp_path / "missing.json", tmp_path):
             with pytest.raises(KbevalError, match=r"does not exist|is a directory|not a file|is not known"):
@@ -396,6 +399,10 @@ def test_a_table_of_queries(tmp_path: Path) -> None:
     assert a.rows["1"]["lang"] == "de", "other columns are kept"
     assert b.rows["1"]["hits_top_k"][0]["text"] == "some longer text"
     assert b.rows["1"]["abstained"] is True
+    path.write_text('{"query_id": "q", "answer": "x", "query": "Why?", "big": 1' + "0" * 400 + "}")
+    (found,) = read_table(path)
+    assert found.golden == {"q": {"id": "q", "query": "Why?"}}
+    assert found.rows["q"]["big"] == "1" + "0" * 400, "no float is that large"
     path = tmp_path / "a.csv"
     path.write_text('query_id,hits\nq1,c1|c2\nq2,"[""c3"", ""c4""]"\nq3,\n')
     (found,) = read_table(path)
