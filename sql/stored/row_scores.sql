@@ -2,7 +2,6 @@
 -- second time for it, and only if the configuration of a run lists such scores.
 -- columns: result_no, score_name (like 'ragas.faithfulness'), row_score (null: the tool could not score it)
 -- kind: table
--- shown: yes
 SELECT
     r.result_no,
     e.key                             AS score_name,
