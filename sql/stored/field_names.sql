@@ -4,7 +4,6 @@
 --          where rows differ), n_values (rows or hits that have it), n_runs (runs that have it)
 -- kind: table
 -- shown: yes
--- example: SELECT * FROM field_names WHERE level = 'row'
 WITH tops AS (
     SELECT 'row' AS level, f.run_id, e.key AS field, field_path(e.key) AS path, e.type, e.value
     FROM fields AS f, json_each(f.fields) AS e

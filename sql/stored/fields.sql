@@ -6,7 +6,6 @@
 --
 -- Where an own metric or a question names it, `fields` is also a column of per_query and of the grains that have all of its
 -- columns. Rows that cannot be read have none, and neither have rows that were written again since the others were read.
--- example: SELECT run_id, AVG(CAST(fields ->> '$.elapsed_ms' AS DOUBLE)) AS mean_ms FROM fields GROUP BY run_id ORDER BY run_id
 SELECT
     r.result_no,
     r.run_id,

@@ -5,7 +5,6 @@
 -- shown: yes
 --
 -- Where an own metric or a question names it, `hit_fields` is also a column of per_hit and per_expected_hit.
--- example: SELECT run_id, query_id, position, hit_fields ->> '$.score' AS score FROM hit_fields ORDER BY ALL LIMIT 5
 SELECT
     r.result_no,
     r.run_id,
