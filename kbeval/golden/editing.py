@@ -16,7 +16,7 @@ from kbeval.errors import GoldenError
 from kbeval.golden.labels import SPELLINGS
 from kbeval.golden.nodes import LIST, MAPPING, Node, UnreadableTextError, json_nodes, jsonl_nodes, yaml_nodes
 from kbeval.golden.reading import JSON, JSONL, YAML, Entry, Plain, entries_in, format_of
-from kbeval.golden.writing_values import json_value, yaml_field, yaml_flow, yaml_text
+from kbeval.golden.writing_values import is_bare, json_value, yaml_field, yaml_flow, yaml_text
 
 # A field that is to be removed.
 REMOVED = object()
@@ -399,7 +399,7 @@ def _same(read: Any, wanted: Any) -> bool:  # noqa: ANN401  (what a file holds; 
     if isinstance(wanted, list | tuple):
         return isinstance(read, list) and len(read) == len(wanted) and all(map(_same, read, wanted))
     if isinstance(wanted, str | None):
-        return bool(read == wanted)
+        return bool(read == wanted) and (not is_bare(wanted) or isinstance(read, Plain))
     if isinstance(read, bool) or isinstance(wanted, bool):
         return str(read).lower() == str(wanted).lower()
     try:
