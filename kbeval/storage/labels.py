@@ -117,20 +117,34 @@ class LabelStore:
             raise UsageError(msg)
         check_is_database(self.path)
         self._mode = mode
-        self._database = Database(self.path)
+        self._opened: Database | None = None
         self._tables: set[str] = set()
 
     def __enter__(self) -> Self:
-        with self._explained():
-            self._database.check()
-            self._database.open(self._mode, BUSY_TIMEOUT_MS)
-            self._look()
+        self._opened = Database(self.path)
+        try:
+            with self._explained():
+                self._database.check()
+                self._database.open(self._mode, BUSY_TIMEOUT_MS)
+                self._look()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._database.__exit__(kind, error, trace)
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.__exit__(kind, error, trace)
+
+    @property
+    def _database(self) -> Database:
+        if self._opened is None:
+            msg = f"{self.path} is closed"
+            raise DatabaseError(msg)
+        return self._opened
 
     def _look(self) -> None:
         found = self._database.execute("SELECT LOWER(name) FROM sqlite_master WHERE type IN ('table', 'view')")

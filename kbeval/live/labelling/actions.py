@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
+from kbeval.live.labelling.answers import AnswerScoring, AnswerView
 from kbeval.live.labelling.session import Labelling, QueryView
 from kbeval.live.labelling.writing import Saved
 from kbeval.live.passages import WORD
 
 Body = Mapping[str, Any]
+
+
+class Acts(Protocol):
+    """What the page calls."""
+
+    def call(self, method: str, name: str, body: Body) -> Any:  # noqa: ANN401  (JSON)
+        """Do it. Raises LookupError if there is no such action, TypeError if a value is missing or of another kind."""
+        ...
+
+    def save(self, query_id: str | None) -> dict[str, Any]:
+        """Write a query, or everything, to where it belongs."""
+        ...
 
 
 class Actions:
@@ -32,7 +45,7 @@ class Actions:
         }
 
     def call(self, method: str, name: str, body: Body) -> Any:  # noqa: ANN401  (JSON)
-        """Do it. Raises LookupError if there is no such action, TypeError if a value is missing or of another kind."""
+        """As in `Acts`."""
         if method == "GET":
             if name == "work":
                 return self.work()
@@ -56,6 +69,7 @@ class Actions:
             if query_id in entries
         ]
         return {
+            "mode": "label",
             "annotator": session.chosen.annotator,
             "settling": session.chosen.to_settle,
             "file": session.file.path.name,
@@ -93,6 +107,75 @@ class Actions:
             "disputes": {key: dict(votes) for key, votes in view.disputes.items()},
             "settled": dict(view.settled),
             "open": view.open,
+        }
+
+
+class AnswerActions:
+    """Scoring answers, as the page sees it."""
+
+    def __init__(self, session: AnswerScoring) -> None:
+        self._session = session
+
+    def call(self, method: str, name: str, body: Body) -> Any:  # noqa: ANN401  (JSON)
+        """As in `Acts`."""
+        session = self._session
+        if method == "GET" and name == "work":
+            return self._work()
+        kind, _, query_id = name.partition("/")
+        if method == "GET" and kind == "query":
+            return self._shown(session.view(query_id))
+        if method == "POST" and name == "undo":
+            return {"query": session.undo(), **self._left()}
+        if method == "POST" and name == "save":
+            return self.save(None)
+        if method == "POST" and name == "score":
+            value = _number(body, "value")
+            if value is None:
+                raise TypeError(name)
+            after = _number(body, "after")
+            return {
+                **self._shown(session.score(_text(body, "query"), _text(body, "rubric"), value, after)),
+                **self._left(),
+            }
+        raise LookupError(name)
+
+    def save(self, query_id: str | None) -> dict[str, Any]:  # noqa: ARG002  (each score is stored at once)
+        """Each score is stored at once."""
+        return _saved(Saved())
+
+    def _work(self) -> dict[str, Any]:
+        session = self._session
+        queue = [
+            {"id": query_id, "query": session.view(query_id).answer.question, "open": session.is_open(query_id)}
+            for query_id in session.queue
+        ]
+        rubrics = [{"name": r.name, "low": r.low, "high": r.high, "text": r.template} for r in session.rubrics.values()]
+        return {
+            "mode": "score",
+            "annotator": session.annotator,
+            "settling": False,
+            "file": f"answers of {session.run_id}",
+            "queue": queue,
+            "first": session.first(),
+            "rubrics": rubrics,
+            **self._left(),
+        }
+
+    def _left(self) -> dict[str, int]:
+        queries, scores = self._session.left()
+        return {"queries_left": queries, "candidates_left": scores}
+
+    def _shown(self, view: AnswerView) -> dict[str, Any]:
+        answer = view.answer
+        return {
+            "id": answer.query_id,
+            "query": answer.question,
+            "answer": answer.answer,
+            "passages": [{"text": one.text, "is_cut": one.is_cut} for one in answer.passages],
+            "facts": list(answer.expected_key_facts),
+            "scores": dict(view.scores),
+            "versions": dict(view.versions),
+            "open": len(self._session.rubrics) - len(view.scores),
         }
 
 

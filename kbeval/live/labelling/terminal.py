@@ -82,7 +82,9 @@ class LabelApp(App[None]):
     CSS = """
     #question { padding: 1 2 0 2; height: auto; }
     #facts { padding: 0 2 1 2; height: auto; color: $text-muted; }
-    #list { width: 34%; border-right: solid $panel; }
+    #list { width: 34%; background: transparent; scrollbar-size: 1 1; }
+    #list > ListItem { background: transparent; padding: 0 1 1 1; }
+    #list > ListItem.-highlight { background: $boost; text-style: none; }
     .alone #list { display: none; }
     #text { padding: 0 2; }
     #status { padding: 0 2; height: 1; color: $text-muted; }
@@ -377,7 +379,8 @@ def _line(view: QueryView, one: Candidate) -> Text:
     """A candidate in the list."""
     value = view.decided.get(one.key)
     mark = _MARKS.get(value or "", "◆" if one.is_labelled else " ")
-    line = Text(f"{mark} ", style={YES: "green", NO: "red"}.get(value or "", ""))
+    line = Text(no_wrap=True, overflow="ellipsis")
+    line.append(f"{mark} ", style={YES: "green", NO: "red"}.get(value or "", ""))
     line.append(shown(cut(_name(one), 40)), style="bold")
     first = next((line for line in one.text.split("\n") if line.strip() and not line.startswith("#")), one.text)
     line.append(f"\n  {shown(cut(first.strip(), 70))}", style="dim")

@@ -21,7 +21,7 @@ from typing import Any, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from kbeval.errors import KbevalError
-from kbeval.live.labelling.actions import Actions
+from kbeval.live.labelling.actions import Acts
 from kbeval.storage.labels import StaleDecisionError
 
 HOST = "127.0.0.1"
@@ -47,7 +47,7 @@ _HEADERS = {
 class PageServer:
     """Serves the page until it is told to stop, or nothing was asked for a while. Use as a context manager."""
 
-    def __init__(self, actions: Actions, port: int = 0, idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(self, actions: Acts, port: int = 0, idle_seconds: float = IDLE_SECONDS) -> None:
         self.token = secrets.token_urlsafe(24)
         self._actions = actions
         self._idle_seconds = idle_seconds

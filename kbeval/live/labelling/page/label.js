@@ -3,6 +3,7 @@
 
 const token = new URLSearchParams(location.search).get("token");
 const $ = (id) => document.getElementById(id);
+let rubric = 0;
 let work = null, shown = null, current = 0, busy = Promise.resolve(), timer = 0;
 
 function make(tag, text, name) {
@@ -52,7 +53,8 @@ function count(n, one, many) { return n.toLocaleString("en") + " " + (n === 1 ? 
 
 function showLeft(found) {
   if (found && found.queries_left !== undefined) { work.queries_left = found.queries_left; work.candidates_left = found.candidates_left; }
-  const left = work.queries_left ? count(work.queries_left, "query", "queries") + " left, " + count(work.candidates_left, "candidate", "candidates") : "everything is decided";
+  const what = work.mode === "score" ? ["answer", "answers", "score", "scores"] : ["query", "queries", "candidate", "candidates"];
+  const left = work.queries_left ? count(work.queries_left, what[0], what[1]) + " left, " + count(work.candidates_left, what[2], what[3]) : "everything is decided";
   $("left").textContent = work.file + " · " + work.annotator + " · " + left;
 }
 
@@ -91,10 +93,12 @@ function take(found, isNew) {
   shown = found;
   const own = work.queue.find((q) => q.id === found.id);
   if (own) { own.open = found.open > 0; own.query = found.query; } else work.queue.push({ id: found.id, query: found.query, open: found.open > 0 });
-  if (isNew) current = Math.max(0, found.candidates.findIndex((c) => !isDecided(c)));
+  if (work.mode === "score") {
+    if (isNew) rubric = Math.max(0, work.rubrics.findIndex((r) => found.scores[r.name] === undefined));
+  } else if (isNew) current = Math.max(0, found.candidates.findIndex((c) => !isDecided(c)));
   showLeft(found);
   showQueue();
-  showQuery();
+  if (work.mode === "score") showAnswer(); else showQuery();
 }
 
 function isDecided(candidate) { return candidate.is_labelled || ["yes", "no"].includes(shown.decided[candidate.key]); }
@@ -117,6 +121,52 @@ function showQuery() {
   $("none").hidden = shown.candidates.length > 0;
   $("candidates").replaceChildren(...shown.candidates.map(card));
   point(current, false);
+}
+
+// --- an answer to be scored --------------------------------------------------------------------------------
+
+function showAnswer() {
+  $("meta").textContent = shown.id;
+  $("question").textContent = shown.query;
+  document.title = shown.query + " – kbeval label";
+  $("heading").textContent = "Answer";
+  const parts = [make("p", shown.answer, "answer")];
+  if (shown.facts.length) { const facts = make("ul"); for (const fact of shown.facts) facts.append(make("li", fact)); parts.push(make("p", "Expected facts", "where"), facts); }
+  work.rubrics.forEach((one, place) => {
+    const box = make("fieldset", undefined, place === rubric ? "current" : "");
+    box.append(make("legend", one.name));
+    const row = make("div", undefined, "row");
+    for (let value = one.low; value <= one.high; value += 1) {
+      const button = make("button", String(value));
+      button.type = "button";
+      button.setAttribute("aria-pressed", String(shown.scores[one.name] === value));
+      button.setAttribute("aria-label", one.name + " " + value);
+      button.addEventListener("click", () => { rubric = place; score(value); });
+      row.append(button);
+    }
+    const more = make("details");
+    more.append(make("summary", "The rubric"), make("p", one.text));
+    box.append(row, more);
+    parts.push(box);
+  });
+  $("scores").replaceChildren(...parts);
+  const cards = shown.passages.map((passage) => {
+    const item = make("li");
+    item.append(make("div", passage.text, "text"));
+    if (passage.is_cut) item.append(make("p", "Only a part of this text is stored.", "cut"));
+    return item;
+  });
+  $("candidates").replaceChildren(...cards);
+}
+
+function score(value) {
+  const one = work.rubrics[rubric], id = shown.id;
+  if (!one || value < one.low || value > one.high) return;
+  queued(async () => {
+    take(await ask("POST", "score", { query: id, rubric: one.name, value, after: version(one.name) }), false);
+    const open = work.rubrics.findIndex((r) => shown.scores[r.name] === undefined);
+    if (open >= 0) { rubric = open; showAnswer(); }
+  });
 }
 
 function list(place, texts, none, remove) {
@@ -300,6 +350,7 @@ function prompt(title, fields, done) {
 
 function help() {
   prompt("Keys", []);
+  if (work.mode === "score") { $("dialog-body").replaceChildren(make("p", "0 to 5: the score by the marked rubric. n and p: next and previous answer. u: undo. /: search.")); return; }
   const keys = make("dl", undefined, "keys");
   for (const [key, text] of [["j ↓ ↑", "next and previous candidate"], ["s  space", "supports the answer; with words selected, that passage"], ["f", "does not support it"], ["k", "skip"], ["d", "all that is open does not support it"], ["a  x", "answerable, unanswerable"], ["m", "the selected words must be in an answer"], ["e  t", "edit the wording, write a note"], ["n  p", "next and previous query; decisions are saved"], ["v", "one candidate at a time, or all"], ["u", "undo, without limit"], ["/", "search queries"], ["+", "add a query"]]) {
     const name = make("dt");
@@ -335,6 +386,8 @@ document.addEventListener("keydown", (event) => {
   if (tag === "INPUT" || tag === "TEXTAREA") return;
   // A button keeps its own keys.
   if (tag === "BUTTON" && (event.key === " " || event.key === "Enter")) return;
+  if (work.mode === "score" && /^[0-9]$/.test(event.key)) { event.preventDefault(); score(Number(event.key)); return; }
+  if (work.mode === "score" && !["n", "p", "u", "/"].includes(event.key)) return;
   const action = actions[event.key];
   if (action && shown) { event.preventDefault(); say(""); action(); }
 });
@@ -352,6 +405,7 @@ $("end").addEventListener("click", () => queued(async () => {
 
 queued(async () => {
   work = await ask("GET", "work");
+  document.body.classList.toggle("score", work.mode === "score");
   showLeft(work);
   if (work.first === null) { say("There is no query to label."); return; }
   take(await ask("GET", "query/" + encodeURIComponent(work.first)), true);
