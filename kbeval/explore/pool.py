@@ -10,8 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kbeval.storage.labels import SKIP, SUPPORTS
+
 if TYPE_CHECKING:
     from kbeval.engine.session import Session
+    from kbeval.storage.labels import Decision
     from kbeval.storage.runs import Run
 
 DEFAULT_DEPTH = 10
@@ -62,6 +65,24 @@ class QueryPool:
     open: int
     # How far the runs differ: 0 if all return the same.
     disagreement: float
+
+
+def decided_items(decisions: Iterable[Decision]) -> list[MoreItem]:
+    """What was decided on, so that it is found again whatever its chunk is called now."""
+    return [
+        MoreItem(
+            one.query_id,
+            one.about.chunk_id,
+            one.about.chunker_version,
+            one.about.doc_id,
+            one.about.path,
+            # The place of a passage is not that of the text that was read.
+            one.about.spans_json if one.about.passage is None else None,
+            one.item,
+        )
+        for one in decisions
+        if one.field == SUPPORTS and one.value != SKIP
+    ]
 
 
 def build_pool(

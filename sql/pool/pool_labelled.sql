@@ -1,7 +1,7 @@
 -- pool_labelled: the items that the labels of the golden file name: by id, or by a place that they hold half of.
 -- columns: item_no
 -- kind: table
-WITH label_sizes AS (
+WITH place_sizes AS (
     SELECT query_id, place, SUM(high - low) AS size
     FROM expected_spans
     WHERE axis <> 'region'
@@ -31,6 +31,6 @@ JOIN expected_chunks AS e ON e.query_id = i.query_id AND e.chunk_id = i.chunk_id
 UNION
 SELECT s.item_no
 FROM shared AS s
-JOIN label_sizes AS l ON l.query_id = s.query_id AND l.place = s.place
+JOIN place_sizes AS l ON l.query_id = s.query_id AND l.place = s.place
 JOIN item_sizes AS i ON i.item_no = s.item_no
 WHERE 2 * s.size >= CASE WHEN s.is_span_label THEN l.size ELSE LEAST(l.size, i.size) END

@@ -14,7 +14,8 @@ from textual.pilot import Pilot
 from textual.widgets import Input, ListView, Static
 
 from kbeval.live.labelling.session import Chosen, Labelling
-from kbeval.live.labelling.terminal import LabelApp, lines_part
+from kbeval.live.labelling.terminal import LabelApp
+from kbeval.live.labelling.terminal_text import lines_part
 from tests.support.labelled import AFTER, BEFORE, label_ten, make
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,9 @@ class Direct:
             self.open("")
             self.session.add_query(*texts)
         elif key == "e":
-            self.session.set_query(self.query, *texts)
+            self.session.set_query(self.query, texts[0])
         else:
-            self.session.set_note(self.query, *texts)
+            self.session.set_note(self.query, texts[0])
 
 
 @pytest.fixture
@@ -107,7 +108,7 @@ def test_the_pool_has_the_same_text_once_and_says_nothing_about_runs(workspace: 
         assert session.left() == (10, 18)
         # By the runs that returned something open; q3 and q5 have a labelled one.
         assert set(session.queue[:3]) <= {f"q{n}" for n in range(1, 11)}
-        orders = {tuple(one.chunk_id for one in session.view(f"q{n}").candidates)[0][-1] for n in range(1, 11)}
+        orders = {(session.view(f"q{n}").candidates[0].chunk_id or "")[-1] for n in range(1, 11)}
         assert orders == {"a", "b"}, "the order of candidates says nothing about ranks"
     with session_of(workspace, since_run="rechunked") as session:
         assert [one.chunk_ids for one in session.view("q2").candidates] == [("e2",)]
@@ -265,21 +266,18 @@ def test_labels_are_written_as_asked(workspace: Workspace, form: str) -> None:
     assert other == {"id": "q2", "query": "x"}
     assert text_of(workspace).endswith('},\n {"id": "q2", "query": "x"}]\n')
     support = {"rel_path": "docs/d1.md", "heading_path": ["Topic 1", "Answers"], "snippets": ["The answer 1"]}
-    assert entry == {
-        "id": "q1",
-        "query": "é?",
-        **{
-            "spans": {"expected_spans": [{"doc_id": "d1", "kind": "line", "start": 1, "end": 3}]},
-            "chunks": {"expected_chunk_ids": ["c1a"]},
-            "supports": {"gold_supports": [support]},
-        }[form],
+    wanted: dict[str, dict[str, Any]] = {
+        "spans": {"expected_spans": [{"doc_id": "d1", "kind": "line", "start": 1, "end": 3}]},
+        "chunks": {"expected_chunk_ids": ["c1a"]},
+        "supports": {"gold_supports": [support]},
     }
+    assert entry == {"id": "q1", "query": "é?", **wanted[form]}
 
 
 def test_wrong_input_is_refused_in_one_line(workspace: Workspace, tmp_path: Path) -> None:
     with session_of(workspace) as session:
         key = key_of(session, "q1", "The answer 1")
-        for wrong in (
+        wrong: list[Callable[[], object]] = [
             lambda: session.decide("q1", key, "perhaps"),
             lambda: session.decide("q1", "nothing", "yes"),
             lambda: session.decide("q1", key, "yes", (5, 10**9)),
@@ -288,9 +286,10 @@ def test_wrong_input_is_refused_in_one_line(workspace: Workspace, tmp_path: Path
             lambda: session.set_query("q1", "\ud800"),
             lambda: session.add_query("q1", "again"),
             lambda: session.set_rule("q1", "", is_wanted=True),
-        ):
+        ]
+        for action in wrong:
             with pytest.raises(KbevalError):
-                wrong()
+                action()
         assert text_of(workspace) == BEFORE
     (tmp_path / "other").mkdir()
     with pytest.raises(KbevalError, match="it is a directory"):

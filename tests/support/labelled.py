@@ -8,7 +8,10 @@ from typing import Protocol
 
 from tests.support.workspace import Workspace
 
-HOSTILE = "<img src=x onerror=\"document.title='hacked'\"> </script><script>document.title='hacked'</script> \x1b[31mred\x1b[0m"
+HOSTILE = (
+    "<img src=x onerror=\"document.title='hacked'\"> </script><script>document.title='hacked'</script>"
+    " \x1b[31mred\x1b[0m"
+)
 
 BEFORE = """\
 # Golden queries, labelled by hand: é, “quotes” and – dashes.
@@ -63,7 +66,8 @@ AFTER = """\
   expected_spans: [{doc_id: d1, kind: line, start: 1, end: 3}]
   own_field: kept as it is
 
-- {id: q2, query: 'What is topic 2?', expected_spans: [{doc_id: d2, kind: line, start: 2, end: 2}], tags: [a, "b"]}   # flow
+- {id: q2, query: 'What is topic 2?', expected_spans: [{doc_id: d2, kind: line, start: 2, end: 2}], \
+tags: [a, "b"]}   # flow
 - id: q3
   query: >-
     What is

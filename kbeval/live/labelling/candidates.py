@@ -74,27 +74,6 @@ class Reader:
                 found.append(self._candidate(*shown, members))
         return found
 
-    def of_hits(self, query_id: str, hits: Sequence[Mapping[str, Any]], first_no: int = 0) -> list[Item]:
-        """Hits as items that stand for themselves, where there is no pool."""
-        return [
-            Item(
-                first_no + number,
-                query_id,
-                _text_of(hit, "chunk_id"),
-                _text_of(hit, "chunker_version"),
-                _text_of(hit, "doc_id"),
-                _text_of(hit, "doc_path"),
-                json.dumps(hit.get("source_spans") or []),
-                0,
-                None,
-                None,
-                None,
-                first_no + number,
-                is_labelled=False,
-            )
-            for number, hit in enumerate(hits)
-        ]
-
     def _shown(
         self,
         members: Sequence[Item],
@@ -160,6 +139,28 @@ class Reader:
             tuple(dict.fromkeys(member.chunk_id for member in members if member.chunk_id is not None)),
             tuple(dict.fromkeys([key, *(member.text_hash for member in members if member.text_hash is not None)])),
         )
+
+
+def items_of_hits(query_id: str, hits: Sequence[Mapping[str, Any]], first_no: int = 0) -> list[Item]:
+    """Hits as items that stand for themselves, where there is no pool."""
+    return [
+        Item(
+            first_no + number,
+            query_id,
+            _text_of(hit, "chunk_id"),
+            _text_of(hit, "chunker_version"),
+            _text_of(hit, "doc_id"),
+            _text_of(hit, "doc_path"),
+            json.dumps(hit.get("source_spans") or []),
+            0,
+            None,
+            None,
+            None,
+            first_no + number,
+            is_labelled=False,
+        )
+        for number, hit in enumerate(hits)
+    ]
 
 
 def _hits_in(text: str | None) -> list[Mapping[str, Any]]:

@@ -11,20 +11,18 @@ import json
 import random
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from kbeval.errors import GoldenError, KbevalError, UsageError
-from kbeval.explore.pool import DEFAULT_DEPTH, MoreItem, Pool, QueryPool, build_pool
-from kbeval.live.labelling.candidates import Candidate, Reader
+from kbeval.live.labelling.candidates import Candidate, Reader, items_of_hits
 from kbeval.live.labelling.changes import Same
+from kbeval.live.labelling.order import Chosen, make_pool, order_of
 from kbeval.live.labelling.places import passage_spans
 from kbeval.live.labelling.writing import GoldenFile, Saved
 from kbeval.live.passages import Bm25
-from kbeval.scoring.options import ScoreOptions
-from kbeval.scoring.scorer import open_scoring
 from kbeval.storage.database_file import refuse_database
 from kbeval.storage.labels import (
     ANSWERABLE,
@@ -42,29 +40,10 @@ from kbeval.storage.labels import (
     Decision,
     LabelStore,
 )
-from kbeval.util.text import did_you_mean
+
+__all__ = ["Chosen", "Labelling", "QueryView"]
 
 _LONGEST_TEXT = 20_000
-_NOTHING = QueryPool("", 0, 0, 0, 0.0)
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Which queries to label, and how."""
-
-    annotator: str
-    depth: int = DEFAULT_DEPTH
-    only: Sequence[str] = ()
-    category: str | None = None
-    unlabelled: bool = False
-    since_run: str | None = None
-    # How labels are written: spans, chunks, supports; None: as the entries already do.
-    form: str | None = None
-    # Candidates are shown in an order that says nothing about ranks; the same for the same seed.
-    seed: int = 0
-    # Only the queries on which people disagree, to settle them.
-    to_settle: bool = False
-    options: ScoreOptions = field(default_factory=ScoreOptions)
 
 
 @dataclass(frozen=True)
@@ -116,11 +95,11 @@ class Labelling:
         try:
             self._store.make_table()
             self._decided = self._store.current()
-            self._pool = self._make_pool()
+            self._pool = make_pool(self._database, self.file.golden, self.chosen, self._decided, self._fresh)
             self._reader = Reader(self._store)
             # What was decided before a crash, and is not in the file yet.
             self.saved_before = self._write(self._store.pending())
-            self.queue = self._order()
+            self.queue = order_of(self.file.golden, self.chosen, self._pool, self._decided)
         except BaseException:
             self._stack.close()
             raise
@@ -133,67 +112,6 @@ class Labelling:
             self._stack.close()
 
     # --- the work ----------------------------------------------------------------------------------------
-
-    def _make_pool(self) -> Pool:
-        own = [one for one in self._decided if one.field == SUPPORTS and one.value != SKIP]
-        if not self.chosen.to_settle:
-            own = [one for one in own if one.annotator == self.chosen.annotator]
-        more = [
-            MoreItem(
-                one.query_id,
-                one.about.chunk_id,
-                one.about.chunker_version,
-                one.about.doc_id,
-                one.about.path,
-                one.about.spans_json if one.about.passage is None else None,
-                one.item,
-            )
-            for one in own
-        ]
-        reader_items = Reader(self._store)
-        for query_id, hits in self._fresh.items():
-            more += [
-                MoreItem(query_id, i.chunk_id, i.chunker_version, i.doc_id, i.path, i.spans_text, None)
-                for i in reader_items.of_hits(query_id, hits)
-            ]
-        with open_scoring(
-            self._database, self.file.golden, None, self.chosen.options, lazily=True, leave_out=True
-        ) as scoring:
-            runs = list(scoring.runs)
-            if self.chosen.since_run is not None:
-                from kbeval.storage.runs import find_run
-
-                first = find_run(runs, self.chosen.since_run, str(self._database), None)
-                runs = runs[runs.index(first) :]
-            build_pool(scoring.session, runs, more, self.chosen.depth)
-            return Pool(scoring.session)
-
-    def _order(self) -> list[str]:
-        """The queries to be labelled, the most valuable first."""
-        entries = {str(entry["id"]): entry for entry in self.file.golden.entries}
-        for name in self.chosen.only:
-            if name not in entries:
-                msg = f"{self.file.path} has no query {name!r}{did_you_mean(name, entries)}"
-                raise UsageError(msg)
-        chosen = [
-            query_id
-            for query_id, entry in entries.items()
-            if (not self.chosen.only or query_id in self.chosen.only)
-            and (self.chosen.category is None or entry.get("category") == self.chosen.category)
-            and (not self.chosen.unlabelled or not _is_labelled(entry))
-        ]
-        if self.chosen.to_settle:
-            disputed = {query_id for query_id, _ in self._disputes()}
-            chosen = [query_id for query_id in chosen if query_id in disputed]
-        elif self.chosen.since_run is not None:
-            chosen = [query_id for query_id in chosen if self._pool.queries.get(query_id, _NOTHING).open]
-        place = {query_id: number for number, query_id in enumerate(entries)}
-
-        def value(query_id: str) -> tuple[float, float, int]:
-            pool = self._pool.queries.get(query_id, _NOTHING)
-            return -pool.most_runs, -pool.disagreement, place[query_id]
-
-        return sorted(chosen, key=value)
 
     def left(self) -> tuple[int, int]:
         """How many queries, and how many candidates, are still to be decided on."""
@@ -239,7 +157,7 @@ class Labelling:
             with contextlib.suppress(UsageError), Bm25(self._database) as index:
                 more = index.search(str(entry["query"]), self.chosen.depth)
             start = max((item.item_no for item in items), default=0) + 1
-            items = [*items, *self._reader.of_hits(query_id, more, start)]
+            items = [*items, *items_of_hits(query_id, more, start)]
         found: dict[str, Candidate] = {}
         labels = set(entry.get("expected_chunk_ids") or ())
         for one in self._reader.candidates(items, more):
@@ -423,27 +341,6 @@ class Labelling:
         return (
             Same(own.chunk_ids, own.text, others) if own is not None else Same((), decision.about.passage or "", others)
         )
-
-    def _disputes(self) -> list[tuple[str, str]]:
-        """Queries and candidates on which people disagree, and that are not settled."""
-        votes: dict[tuple[str, str], set[str]] = {}
-        settled = set()
-        for one in self._decided:
-            if one.field == SUPPORTS and one.value != SKIP:
-                place = (one.query_id, one.item)
-                if one.is_settlement:
-                    settled.add(place)
-                else:
-                    votes.setdefault(place, set()).add(str(one.value))
-        return sorted(place for place, values in votes.items() if len(values) > 1 and place not in settled)
-
-
-def _is_labelled(entry: Mapping[str, Any]) -> bool:
-    return (
-        any(entry.get(name) for name in ("expected_chunk_ids", "expected_spans", "gold_supports", "relevance"))
-        or entry.get("answerable") is False
-        or entry.get("expected_doc_ids") is not None
-    )
 
 
 def _about(one: Candidate, part: tuple[int, int] | None) -> About:

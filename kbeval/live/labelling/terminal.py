@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -14,16 +13,13 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Label, ListItem, ListView, Static
 
 from kbeval.errors import KbevalError
-from kbeval.live.labelling.actions import labels_in_words, words_to_mark
+from kbeval.live.labelling.actions import labels_in_words
 from kbeval.live.labelling.candidates import Candidate
 from kbeval.live.labelling.session import Labelling, QueryView
-from kbeval.live.passages import WORD
-from kbeval.storage.labels import NO, SKIP, YES
-from kbeval.util.text import counted, cut, shown
+from kbeval.live.labelling.terminal_text import is_done, line_of, lines_part, text_of
+from kbeval.storage.labels import YES
+from kbeval.util.text import counted, shown
 
-_MARKS = {YES: "●", NO: "○", SKIP: "–"}
-_STATES = {YES: "supports the answer", NO: "does not support it", SKIP: "skipped"}
-_LINES = re.compile(r"\s*(\d+)\s*(?:[-–]\s*(\d+))?\s*")
 _HELP = """\
 ↑ ↓        choose a candidate            n p    next, previous query (saves)
 s, space   it supports the answer        /      search queries
@@ -140,7 +136,7 @@ class LabelApp(App[None]):
     async def _open(self, query_id: str) -> None:
         self._query = query_id
         view = self.session.view(query_id)
-        first = next((n for n, one in enumerate(view.candidates) if not _is_done(view, one)), 0)
+        first = next((n for n, one in enumerate(view.candidates) if not is_done(view, one)), 0)
         await self._show(view, first)
 
     async def _show(self, view: QueryView, index: int | None = None) -> None:
@@ -148,7 +144,7 @@ class LabelApp(App[None]):
         place = self.query_one(ListView)
         index = place.index or 0 if index is None else index
         await place.clear()
-        await place.extend(ListItem(Static(_line(view, one))) for one in view.candidates)
+        await place.extend(ListItem(Static(line_of(view, one))) for one in view.candidates)
         place.index = min(index, len(view.candidates) - 1) if view.candidates else None
         entry = view.entry
         question = Text()
@@ -170,7 +166,7 @@ class LabelApp(App[None]):
         if view is None or one is None:
             text = Text("No run returned anything for this query, and a search in the table of chunks found nothing.")
         else:
-            text = _whole(view, one, is_settling=self.session.chosen.to_settle)
+            text = text_of(view, one, is_settling=self.session.chosen.to_settle)
         self.query_one("#passage", Static).update(text)
         self.query_one("#text", VerticalScroll).scroll_home(animate=False)
         queries, candidates = self.session.left()
@@ -198,7 +194,7 @@ class LabelApp(App[None]):
             view = self.session.view(self._query or "")
         index = self.query_one(ListView).index or 0
         if onwards and not self._said:
-            later = (n for n, one in enumerate(view.candidates) if n > index and not _is_done(view, one))
+            later = (n for n, one in enumerate(view.candidates) if n > index and not is_done(view, one))
             index = next(later, index)
         await self._show(view, index)
 
@@ -352,67 +348,3 @@ class LabelApp(App[None]):
         self._said = "; ".join(saved.problems)
         if saved.held:
             self._said = f"{counted(saved.held, 'decision')} not written: people disagree; kbeval label --settle"
-
-
-def lines_part(lines: list[str], said: str) -> tuple[int, int] | None:
-    """`2-4` as positions in the text; None if there are no such lines."""
-    found = _LINES.fullmatch(said)
-    if found is None:
-        return None
-    first, last = int(found[1]), int(found[2] or found[1])
-    if not 1 <= first <= last <= len(lines):
-        return None
-    start = sum(len(line) + 1 for line in lines[: first - 1])
-    end = start + len("\n".join(lines[first - 1 : last]))
-    return (start, end) if start < end else None
-
-
-def _is_done(view: QueryView, one: Candidate) -> bool:
-    return one.is_labelled or view.decided.get(one.key) in (YES, NO, SKIP)
-
-
-def _name(one: Candidate) -> str:
-    return one.title or one.path or one.doc_id or "unknown document"
-
-
-def _line(view: QueryView, one: Candidate) -> Text:
-    """A candidate in the list."""
-    value = view.decided.get(one.key)
-    mark = _MARKS.get(value or "", "◆" if one.is_labelled else " ")
-    line = Text(no_wrap=True, overflow="ellipsis")
-    line.append(f"{mark} ", style={YES: "green", NO: "red"}.get(value or "", ""))
-    line.append(shown(cut(_name(one), 40)), style="bold")
-    first = next((line for line in one.text.split("\n") if line.strip() and not line.startswith("#")), one.text)
-    line.append(f"\n  {shown(cut(first.strip(), 70))}", style="dim")
-    return line
-
-
-def _whole(view: QueryView, one: Candidate, *, is_settling: bool) -> Text:
-    """A candidate's text with the words of the query marked, and its lines numbered."""
-    text = Text()
-    heads = [head for place, head in enumerate(one.headings) if place or head != one.title]
-    where = " › ".join([_name(one), *heads])
-    text.append(shown(where), style="bold")
-    value = view.decided.get(one.key)
-    state = _STATES.get(value or "") or ("labelled" if one.is_labelled else "")
-    if state:
-        text.append(f"   {state}", style={YES: "green", NO: "red"}.get(value or "", "dim"))
-    text.append(f"\n{shown(one.path or '')}\n\n", style="dim")
-    words = set(words_to_mark(view))
-    passage = view.passages.get(one.key)
-    start = one.text.find(passage) if passage else -1
-    at = 0
-    for number, line in enumerate(one.text.split("\n"), start=1):
-        is_part = passage is not None and start <= at < start + len(passage) and start >= 0
-        text.append(f"{number:>3} ", style="dim")
-        for piece in re.split(f"({WORD.pattern})", line):
-            style = "underline bold" if piece.lower() in words else ""
-            text.append(shown(piece), style=f"{style} on dark_green".strip() if is_part else style)
-        text.append("\n")
-        at += len(line) + 1
-    if one.is_cut:
-        text.append("\nOnly a part of this text is stored.", style="red")
-    votes = view.disputes.get(one.key)
-    if votes and is_settling:
-        text.append("\n" + shown(" · ".join(f"{who}: {_STATES[what]}" for who, what in votes.items())), style="red")
-    return text
