@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,7 @@ def label_command(web: bool, port: int, form: str, **given: Any) -> int:  # noqa
     if given["agreement"]:
         return _print_agreement(settings, given["by"], form)
     if not web:
-        _require_textual()
+        _require_terminal()
     if given["as_judge"] is not None:
         return _score_answers(settings, given, web=web, port=port)
     database, golden = Path(settings.db()), Path(settings.golden())
@@ -91,9 +92,12 @@ def label_command(web: bool, port: int, form: str, **given: Any) -> int:  # noqa
     return 0
 
 
-def _require_textual() -> None:
+def _require_terminal() -> None:
     import importlib.util
 
+    if not all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout)):
+        msg = "kbeval label needs a terminal; label in a browser with --web"
+        raise UsageError(msg)
     if importlib.util.find_spec("textual") is None:
         msg = "kbeval label needs Textual at a terminal: pip install 'kbeval[label]', or label in a browser with --web"
         raise UsageError(msg)
