@@ -6,7 +6,7 @@ WITH returned AS (
         r.query_id,
         h.chunk_id,
         COALESCE(h.chunker_version, u.chunker_version) AS chunker_version,
-        bitstring_agg(n.run_no)   AS runs,
+        bit_or(n.run_bit)         AS runs,
         MIN(h.rank)               AS best_rank,
         MAX(r.run_id)             AS run_id
     FROM hits AS h

@@ -9,7 +9,7 @@ SELECT
     p.doc_id,
     MIN(p.path)               AS path,
     p.spans_text,
-    bitstring_agg(n.run_no)   AS runs,
+    bit_or(n.run_bit)         AS runs,
     MIN(h.rank)               AS best_rank,
     MAX(r.run_id)             AS run_id
 FROM hits AS h
