@@ -59,9 +59,8 @@ def check_command(runs: tuple[str, ...], ignore: tuple[str, ...], codes: bool, f
     golden = load_golden(settings.golden(), groups_must_agree=False)
     with common.Progress() as progress:
         options = settings.score_options(on_step=progress.step)
-        decisions = stored_decisions(database)
         with open_scoring(database, golden, list(runs) or None, options, leave_out=True) as scoring:
-            every = check_workspace(scoring, decisions)
+            every = check_workspace(scoring, stored_decisions(database))
             looked_at = len(scoring.runs) + len({fault.run_id for fault in scoring.key_faults})
     found = [finding for finding in every if finding.code not in ignored]
     findings = [finding for finding in found if not finding.is_note]

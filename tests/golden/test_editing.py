@@ -95,6 +95,16 @@ def flow(value: Any, style: str) -> str:
 @st.composite
 def yaml_file(draw: st.DrawFn) -> tuple[str, list[dict[str, Any]]]:
     entries = [draw(yaml_entry(number)) for number in range(draw(st.integers(1, 4)))]
+    if draw(st.booleans()):
+        # An anchor that every entry after it uses, and a text that goes over lines.
+        long = "a word " * 40 + "at the end"
+        first = "id: base\n  kept: &one [x, 'y']\n  query: >-\n    " + long.replace(" at", "\n    at") + "\n"
+        fields = {"id": "base", "kept": ["x", "y"], "query": long}
+        others = [
+            (text, one) if text.startswith("{") else (f"same: *one\n  {text}", {**one, "same": ["x", "y"]})
+            for text, one in entries
+        ]
+        entries = [(first, fields), *others]
     text = draw(st.sampled_from(["", "# head\n", "---\n", "# head\n---\n# more\n"]))
     for entry, _ in entries:
         text += f"- {entry}{draw(BETWEEN)}"
