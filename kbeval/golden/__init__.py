@@ -139,7 +139,7 @@ def unpacked(text: str, name: str) -> Golden:
 
 def load_golden(path: str | os.PathLike[str], *, groups_must_agree: bool = True) -> Golden:
     """Load a golden file: a list in YAML or JSON, or JSONL. Raises GoldenError with every fault in it."""
-    with _no_garbage_collection():
+    with no_garbage_collection():
         checked: Checked = check_entries(read_entries(Path(path)))
     disagreeing = group_faults(checked)
     faults = [*checked.faults, *(disagreeing if groups_must_agree else ())]
@@ -155,7 +155,7 @@ def load_golden(path: str | os.PathLike[str], *, groups_must_agree: bool = True)
 
 
 @contextlib.contextmanager
-def _no_garbage_collection() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
     """Turn garbage collection off: loading creates many objects but no garbage, and would be four times slower."""
     was_on = gc.isenabled()
     gc.disable()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kbeval.errors import GoldenError, UsageError
-from kbeval.golden import Golden, load_golden
+from kbeval.golden import Golden, load_golden, no_garbage_collection
 from kbeval.golden.editing import (
     REMOVED,
     Document,
@@ -65,6 +65,7 @@ class GoldenFile:
             msg = f"{path} is the golden file of an archive, which is never changed; label with the file itself"
             raise UsageError(msg)
         self._content = b""
+        self._document: Document | None = None
         self.golden = self.read()
 
     @property
@@ -74,16 +75,9 @@ class GoldenFile:
 
     def read(self) -> Golden:
         """The entries as they are now."""
-        self._content = read_bytes(self.path)
+        self._content, self._document = read_bytes(self.path), None
         self.golden = load_golden(self.path, groups_must_agree=False)
         return self.golden
-
-    def has_changed(self) -> bool:
-        """Did anything else change the file since it was read?"""
-        try:
-            return read_bytes(self.path) != self._content
-        except GoldenError:
-            return True
 
     # --- writing -----------------------------------------------------------------------------------------
 
@@ -98,7 +92,7 @@ class GoldenFile:
         saved = Saved()
         if not decisions:
             return saved
-        with self._alone():
+        with self._alone(), no_garbage_collection():
             content, document = self._current()
             states: dict[int, tuple[str, Mapping[str, Any] | None]] = {}
             for decision in decisions:
@@ -124,7 +118,6 @@ class GoldenFile:
             )
             self._replace(content, document)
             store.mark(states)
-        self.golden = load_golden(self.path, groups_must_agree=False)
         return saved
 
     def undo(self, decision: Decision) -> str | None:
@@ -132,7 +125,7 @@ class GoldenFile:
         written = decision.written
         if written is None or written["before"] == written["after"]:
             return None
-        with self._alone():
+        with self._alone(), no_garbage_collection():
             content, document = self._current()
             number = document.number_of(decision.query_id)
             if number is None:
@@ -148,7 +141,6 @@ class GoldenFile:
                 details = error.details if isinstance(error, GoldenError) else [str(error)]
                 return f"{decision.query_id}: {'; '.join(details)}; the file is as it was"
             self._replace(content, document)
-        self.golden = load_golden(self.path, groups_must_agree=False)
         return None
 
     @staticmethod
@@ -213,6 +205,8 @@ class GoldenFile:
 
     def _current(self) -> tuple[bytes, Document]:
         content = read_bytes(self.path)
+        if self._document is not None and content == self._content:
+            return content, self._document
         document = take_apart(self.path, as_text(self.path, content))
         if faults := check_entries(document.entries).faults:
             # Edited by hand at this moment, perhaps: nothing is lost by waiting until it is whole again.
@@ -223,7 +217,7 @@ class GoldenFile:
         mark = codecs.BOM_UTF8 if content.startswith(codecs.BOM_UTF8) else b""
         new = mark + document.text.encode("utf-8")
         if new == content:
-            self._content = content
+            self._took(content, document)
             return
         if self._backup is None:
             self._backup = self._kept(content)
@@ -231,7 +225,13 @@ class GoldenFile:
             msg = f"{self.path} was changed by another program at this moment; nothing was written, save again"
             raise UsageError(msg)
         write_whole(self.path, new, [self._database])
-        self._content = new
+        self._took(new, document)
+
+    def _took(self, content: bytes, document: Document) -> None:
+        """The file is this now."""
+        checked = check_entries(document.entries)
+        self._content, self._document = content, document
+        self.golden = Golden(str(self.path), checked.entries, checked.warnings, checked.lines)
 
     def _kept(self, content: bytes) -> Path:
         moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
