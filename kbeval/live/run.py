@@ -141,14 +141,21 @@ def asked_of(target: TargetConfig, options: RunOptions) -> Asked:
 
 def first_request(target: TargetConfig, golden: Golden, database: Path | None, options: RunOptions) -> str:
     """The first request as it would be sent. Nothing is sent; every request is rendered, to find faults."""
+    return next(iter(rendered_requests(target, golden, database, options).values()))
+
+
+def rendered_requests(
+    target: TargetConfig, golden: Golden, database: Path | None, options: RunOptions
+) -> dict[str, str]:
+    """Every request as it would be sent, by query id."""
     asked = asked_of(target, options)
     queries = queries_of(golden, options.choice.choose(golden), asked)
 
-    async def main() -> list[str]:
+    async def main() -> dict[str, str]:
         asking = Asking(Crew(Limit(1)), target.environment())
         return _rendered(open_target(target, asking, database), queries, target.where)
 
-    return run_async(main())[0]
+    return run_async(main())
 
 
 def check_health(target: TargetConfig, database: Path) -> str | None:
@@ -161,14 +168,14 @@ def check_health(target: TargetConfig, database: Path) -> str | None:
     return run_async(main())
 
 
-def _rendered(target: Target, queries: Sequence[Query], where: str) -> list[str]:
+def _rendered(target: Target, queries: Sequence[Query], where: str) -> dict[str, str]:
     if not queries:
         msg = "no golden query is chosen; check --only, --sample and --limit"
         raise UsageError(msg)
-    found = []
+    found = {}
     for query in queries:
         try:
-            found.append(target.request_text(query))
+            found[query.id] = target.request_text(query)
         except TemplateError as error:
             msg = f"{where}: query {query.id!r}: {error}"
             raise UsageError(msg) from error
@@ -179,7 +186,8 @@ def make_runs(database: Path, golden: Golden, target: TargetConfig, options: Run
     """Make a run, or several repetitions of it."""
     asked = asked_of(target, options)
     ids = options.choice.choose(golden)
-    first_request(target, golden, database, options)
+    requests = rendered_requests(target, golden, database, options)
+    hashes = {query_id: _hash(text) for query_id, text in requests.items()}
     if target.type == BM25 and not database.exists():
         # Not created: it would have nothing to search.
         msg = f"there is no database {database}; check --db, because a bm25 target searches its table chunks"
@@ -211,7 +219,7 @@ def make_runs(database: Path, golden: Golden, target: TargetConfig, options: Run
         ErrorsAllowed(options.max_errors, len(ids))
         journal.begin(runs)
         try:
-            return [_made(journal, run, database, golden, target, options) for run in runs]
+            return [_made(journal, run, database, golden, target, options, hashes) for run in runs]
         except KbevalError:
             # If nothing was answered at all, there is nothing to resume.
             left = [run for run in journal.unfinished() if run.run_id in names]
@@ -219,6 +227,10 @@ def make_runs(database: Path, golden: Golden, target: TargetConfig, options: Run
                 for run in left:
                     journal.forget(run.run_id)
             raise
+
+
+def _hash(request: str) -> str:
+    return hashlib.sha256(request.encode("utf-8", "replace")).hexdigest()
 
 
 def _is_stored(journal: Journal, names: Sequence[str]) -> bool:
@@ -279,10 +291,16 @@ def resume_run(
 
 
 def _made(  # noqa: PLR0913, PLR0917  (called twice, above)
-    journal: Journal, run: Unfinished, database: Path, golden: Golden, target: TargetConfig, options: RunOptions
+    journal: Journal,
+    run: Unfinished,
+    database: Path,
+    golden: Golden,
+    target: TargetConfig,
+    options: RunOptions,
+    hashes: Mapping[str, str] | None = None,
 ) -> Finished:
     with only_one(database, run.run_id):
-        making = Making(journal, run, database, golden, target, options)
+        making = Making(journal, run, database, golden, target, options, hashes or {})
         try:
             return run_async(making.make())
         except (Interrupted, Stopped) as error:
@@ -300,8 +318,11 @@ class Making:
         golden: Golden,
         target: TargetConfig,
         options: RunOptions,
+        hashes: Mapping[str, str],
     ) -> None:
+        """`hashes`: of the rendered requests, as far as they are known."""
         self._journal = journal
+        self._hashes = hashes
         self._run = run
         self._database = database
         self._config = target
@@ -355,8 +376,7 @@ class Making:
 
     async def _ask(self, target: Target, query: Query, progress: Progress, allowed: ErrorsAllowed) -> str | None:
         """Ask one query; returns why the run must stop, if it must."""
-        request = target.request_text(query)
-        request_hash = hashlib.sha256(request.encode("utf-8", "replace")).hexdigest()
+        request_hash = self._hashes.get(query.id) or _hash(target.request_text(query))
         earlier, started = self._before.get(query.id, (0, False, {}))[0], time.monotonic()
 
         async def store(attempt: Attempt[Row]) -> None:
@@ -380,7 +400,7 @@ class Making:
             self._results[query.id] = row
             if self._options.on_exchange is not None:
                 body = None if attempt.response is None else self._environment.secrets.hide(attempt.response.text())
-                self._options.on_exchange(Exchange(query.id, request, attempt, body, row))
+                self._options.on_exchange(Exchange(query.id, target.request_text(query), attempt, body, row))
 
         outcome = await target.ask(query, store)
         progress.finished(is_error=outcome.failure is not None)

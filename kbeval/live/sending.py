@@ -32,6 +32,7 @@ How it is used, here by a program that asks every item of a list (see also `limi
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import email.utils
 import json
 import time
@@ -174,6 +175,15 @@ def json_request(method: str, url: str, headers: Mapping[str, str], body: Any) -
     return Request(method, url, {**kept, **headers}, content)
 
 
+def _retried(attempt: Attempt[Any]) -> _AgainError | None:
+    """Why it must be sent again, and when; None if it must not."""
+    if attempt.failure is None:
+        return None
+    if attempt.status in RETRIED:
+        return _AgainError(retry_after(attempt.response))
+    return _AgainError(None) if attempt.failure.kind == CONNECTION else None
+
+
 class Sender:
     """Sends requests within the limit of a crew. Use as an asynchronous context manager."""
 
@@ -222,36 +232,10 @@ class Sender:
         self, request: Request, *, read: Callable[[Response], T], on_attempt: OnAttempt[T] | None = None
     ) -> Outcome[T]:
         """Send a request until it is answered, cannot be answered, or patience ends."""
-        import stamina
-
         started = time.monotonic()
-        policy = self._policy
-        last: list[Attempt[T]] = []
-
-        def may_retry(error: Exception) -> bool | float:
-            if not isinstance(error, _AgainError):
-                return False
-            if error.after is None:
-                return True
-            return error.after if time.monotonic() - started + error.after < policy.deadline else False
-
-        try:
-            async for turn in stamina.retry_context(
-                on=may_retry,
-                attempts=policy.attempts,
-                timeout=policy.deadline,
-                wait_initial=policy.wait_initial,
-                wait_max=policy.wait_max,
-                wait_jitter=policy.wait_jitter,
-            ):
-                if turn.num > 1:
-                    self._on_retry()
-                with turn:
-                    last = [await self._attempt(request, turn.num, read, on_attempt)]
-                    self._raise_if_retried(last[0])
-        except _AgainError:
-            pass
-        (final,) = last
+        final = await self._attempt(request, 1, read, on_attempt)
+        if _retried(final) is not None:
+            final = await self._retry(request, final, started, read, on_attempt)
         return Outcome(
             value=final.value,
             failure=final.failure,
@@ -260,6 +244,44 @@ class Sender:
             total_ms=_ms(started),
             response=final.response,
         )
+
+    async def _retry(
+        self,
+        request: Request,
+        first: Attempt[T],
+        started: float,
+        read: Callable[[Response], T],
+        on_attempt: OnAttempt[T] | None,
+    ) -> Attempt[T]:
+        """Send it again until it is answered, cannot be answered, or patience ends; the last attempt."""
+        import stamina
+
+        policy = self._policy
+        final = first
+
+        def may_retry(error: Exception) -> bool | float:
+            if not isinstance(error, _AgainError):
+                return False
+            if error.after is None:
+                return True
+            return error.after if time.monotonic() - started + error.after < policy.deadline else False
+
+        with contextlib.suppress(_AgainError):
+            async for turn in stamina.retry_context(
+                on=may_retry,
+                attempts=policy.attempts,
+                timeout=policy.deadline - (time.monotonic() - started),
+                wait_initial=policy.wait_initial,
+                wait_max=policy.wait_max,
+                wait_jitter=policy.wait_jitter,
+            ):
+                with turn:
+                    if turn.num > 1:
+                        self._on_retry()
+                        final = await self._attempt(request, turn.num, read, on_attempt)
+                    if (again := _retried(final)) is not None:
+                        raise again
+        return final
 
     async def probe(self, request: Request) -> str | None:
         """Send a request once, outside the limit; what is wrong with the response, or None."""
@@ -290,15 +312,6 @@ class Sender:
         import urllib.request
 
         return place.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(place.host)
-
-    @staticmethod
-    def _raise_if_retried(attempt: Attempt[Any]) -> None:
-        if attempt.failure is None:
-            return
-        if attempt.status in RETRIED:
-            raise _AgainError(retry_after(attempt.response))
-        if attempt.failure.kind == CONNECTION:
-            raise _AgainError(None)
 
     async def _attempt(
         self, request: Request, number: int, read: Callable[[Response], T], on_attempt: OnAttempt[T] | None
