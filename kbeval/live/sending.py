@@ -24,9 +24,10 @@ How it is used, here by a program that asks every item of a list (see also `limi
   within `crew.engaged()`, so that Ctrl-C gives it time to finish.
 - `Outcome` has the `value` of `read`, or a `Failure` with its kind (`timeout`, `connection`, `http`,
   `invalid_response`, `target`), the HTTP status and a message that is free of secrets.
-- 429, 502, 503, 504, broken connections and connections that could not be made are tried again, with increasing pauses
-  and jitter, or after what `Retry-After` says, until `Policy.attempts` or `Policy.deadline` is reached. Everything else
-  is tried once. A redirect is followed only to the same scheme, host and port.
+- 429, 502, 503, 504, 529, broken connections and connections that could not be made are tried again, with increasing
+  pauses and jitter, or after what `Retry-After` says, until `Policy.attempts` or `Policy.deadline` is reached.
+  Everything else is tried once, a certificate that is not trusted too. A redirect is followed only to the same scheme,
+  host and port.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from kbeval.live.environment import Secrets
+from kbeval.live.trust import proxy_passwords, ssl_context, untrusted
 from kbeval.live.wording import described_error, error_text
 from kbeval.live.working import Crew
 from kbeval.util.strict_json import fault_of, parse
@@ -57,7 +59,8 @@ T = TypeVar("T")
 
 TIMEOUT, CONNECTION, HTTP, INVALID, TARGET = KINDS = ("timeout", "connection", "http", "invalid_response", "target")
 TOO_MANY = 429
-RETRIED = frozenset((TOO_MANY, 502, 503, 504))
+# 529: "overloaded", of some providers of language models.
+RETRIED = frozenset((TOO_MANY, 502, 503, 504, 529))
 _MOST_REDIRECTS = 5
 _CONNECT_SECONDS = 10.0
 _QUOTED = 300
@@ -74,6 +77,8 @@ class Policy:
     wait_initial: float = 0.5
     wait_max: float = 20.0
     wait_jitter: float = 1.0
+    # Certificates to trust besides the usual ones.
+    ca_file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -193,6 +198,8 @@ class Sender:
         self._crew = crew
         self._policy = policy
         self._secrets = secrets
+        for password in proxy_passwords():
+            secrets.add(password)
         self._on_retry = on_retry
         # One client per request in flight, each with one connection: a shared pool looks at all of its connections for
         # every request. The one that was used last is used next.
@@ -215,11 +222,8 @@ class Sender:
 
         from kbeval import __version__
 
-        if self._context is None:
-            # Reading the certificates takes a moment, and only once.
-            self._context = httpx2.create_ssl_context()
         client = httpx2.AsyncClient(
-            verify=self._context,
+            verify=self._trusted(),
             timeout=httpx2.Timeout(self._policy.timeout, connect=min(self._policy.timeout, _CONNECT_SECONDS)),
             limits=httpx2.Limits(max_connections=1, max_keepalive_connections=1),
             follow_redirects=False,
@@ -227,6 +231,12 @@ class Sender:
         )
         self._all.append(client)
         return client
+
+    def _trusted(self) -> ssl.SSLContext:
+        if self._context is None:
+            # Reading the certificates takes a moment, and only once.
+            self._context = ssl_context(self._policy.ca_file)
+        return self._context
 
     async def send(
         self, request: Request, *, read: Callable[[Response], T], on_attempt: OnAttempt[T] | None = None
@@ -298,12 +308,15 @@ class Sender:
         port = place.port or (443 if place.scheme == "https" else 80)
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                _, writer = await asyncio.open_connection(place.host, port)
+                _, writer = await asyncio.open_connection(
+                    place.host, port, ssl=self._trusted() if place.scheme == "https" else None
+                )
             writer.close()
         except TimeoutError:
             return f"no connection to {place.host}:{port} within {_CONNECT_SECONDS:g} s"
         except OSError as error:
-            return self._clean(f"no connection to {place.host}:{port}: {error.strerror or error}")
+            said = untrusted(error) or f"no connection to {place.host}:{port}: {error.strerror or error}"
+            return self._clean(said)
         return None
 
     @staticmethod
@@ -311,7 +324,8 @@ class Sender:
         """Does the environment name a proxy for it? Then it may not be reachable directly."""
         import urllib.request
 
-        return place.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(place.host)
+        known = urllib.request.getproxies()
+        return bool(known.get(place.scheme) or known.get("all")) and not urllib.request.proxy_bypass(place.host)
 
     async def _attempt(
         self, request: Request, number: int, read: Callable[[Response], T], on_attempt: OnAttempt[T] | None
@@ -366,6 +380,8 @@ class Sender:
             return Failure(TIMEOUT, f"no answer within {timeout:g} s")
         if isinstance(error, httpx2.DecodingError):
             return Failure(INVALID, self._clean(f"the response cannot be decompressed: {error}"))
+        if said := untrusted(error):
+            return Failure(TARGET, self._clean(said))
         if isinstance(error, httpx2.TransportError) and not isinstance(
             error, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError
         ):

@@ -15,6 +15,7 @@ function per path, to which others can be added. Settings, at the start or by `s
 - `die_after`: the process ends when it has answered so many requests; `index_down`: answers 200 and abstains;
   `unhealthy`: the health check gives 503
 - `answers`: {query text: response of the route}
+- `tls`: a file with key and certificates, to be spoken to by https
 - `script`: responses {"status", "headers", "body"} that are used up one by one, before everything else
 
 `counts()`: requests, answered, refused, most_at_once. `log()`: method, path, headers and body of each request.
@@ -26,6 +27,7 @@ import asyncio
 import hashlib
 import json
 import os
+import ssl
 import subprocess
 import sys
 import time
@@ -255,7 +257,11 @@ class Server:
 
 async def serve(settings: dict[str, Any], port: int) -> None:
     server = Server(settings)
-    listening = await asyncio.start_server(server.connection, "127.0.0.1", port, limit=1 << 24)
+    context = None
+    if tls := settings.get("tls"):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tls)
+    listening = await asyncio.start_server(server.connection, "127.0.0.1", port, limit=1 << 24, ssl=context)
     print(listening.sockets[0].getsockname()[1], flush=True)
     async with listening:
         await listening.serve_forever()
@@ -274,7 +280,7 @@ class LiveServer:
         self.process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline())
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http{'s' if 'tls' in self._settings else ''}://127.0.0.1:{self.port}"
         return self
 
     def __exit__(
@@ -302,7 +308,10 @@ class LiveServer:
     def _control(self, name: str, body: Any = None) -> Any:
         content = json.dumps(body if body is not None else {}).encode()
         request = urllib.request.Request(f"{self.url}/control/{name}", data=content, method="POST")
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as response:
+        unchecked = ssl.create_default_context()
+        unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
+        handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=unchecked)
+        with urllib.request.build_opener(*handlers).open(request, timeout=10) as response:
             return json.loads(response.read())
 
 
