@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 from kbeval.errors import KbevalError
 from kbeval.live.environment import Environment
+from kbeval.live.exchange import Failure
 from kbeval.live.judge_replies import Reading, Reply, read_reply
 from kbeval.live.limits import Limit
 from kbeval.live.prices import Price, estimated_tokens
 from kbeval.live.progress import Progress
 from kbeval.live.rubrics import Rubric
-from kbeval.live.sending import Attempt, Failure, Policy, Sender
+from kbeval.live.sending import Attempt, Policy, Sender
 from kbeval.live.wire import Judge, Message, asked_again, question, read_response, why_rejected
 from kbeval.live.working import Crew, Interrupted, Stopped, handling_interrupts, run_async
 from kbeval.storage.judgements import SCORED, UNSCORED, Asked, Judged, JudgementStore, Said

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbeval.errors import UsageError
-from kbeval.live.sending import InvalidResponseError
+from kbeval.live.exchange import InvalidResponseError
 from kbeval.util.text import cut
 
 _SHOWN = 120

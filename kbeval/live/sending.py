@@ -34,20 +34,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import email.utils
-import json
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from kbeval.live.environment import Secrets
+from kbeval.live.exchange import Failure, InvalidResponseError, Request, Response, retry_after
+from kbeval.live.line import Line, TooLargeError, load_backend, parsed_url
 from kbeval.live.trust import proxy_passwords, ssl_context, untrusted
 from kbeval.live.wording import described_error, error_text
 from kbeval.live.working import Crew
-from kbeval.util.strict_json import fault_of, parse
 from kbeval.util.text import cut
 
 if TYPE_CHECKING:
@@ -79,56 +78,6 @@ class Policy:
     wait_jitter: float = 1.0
     # Certificates to trust besides the usual ones.
     ca_file: str | None = None
-
-
-@dataclass(frozen=True)
-class Request:
-    """A request as it will be sent. Headers and address may contain secrets: never store or show it as it is."""
-
-    method: str
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    content: bytes | None = None
-
-
-@dataclass(frozen=True)
-class Response:
-    """A response; the names of its headers are in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    def text(self) -> str:
-        """The body as text."""
-        return self.body.decode("utf-8", "replace")
-
-    def json(self) -> Any:  # noqa: ANN401  (any JSON value)
-        """The body as JSON. Raises `InvalidResponseError` with its beginning if it is something else."""
-        try:
-            return parse(self.body.decode("utf-8"))
-        except ValueError as error:
-            fault = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else fault_of(error)
-            what = f"{len(self.body):,} bytes: {cut(self.text(), 80)!r}" if self.body else "empty"
-            msg = f"the response {fault} ({what})"
-            raise InvalidResponseError(msg) from error
-
-
-class InvalidResponseError(Exception):
-    """The response cannot be used; the message says why."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why there is no answer."""
-
-    kind: str
-    message: str
-    status: int | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """As it is stored in a row."""
-        return {"kind": self.kind, "status": self.status, "message": self.message}
 
 
 @dataclass(frozen=True)
@@ -169,17 +118,6 @@ class _AgainError(Exception):
         self.after = after
 
 
-def json_request(method: str, url: str, headers: Mapping[str, str], body: Any) -> Request:  # noqa: ANN401  (any JSON)
-    """A request with a JSON body; without one if it is None."""
-    if body is None:
-        return Request(method, url, {"Accept": "application/json", **headers})
-    given = {name.lower() for name in headers}
-    own = {"Accept": "application/json", "Content-Type": "application/json"}
-    kept = {name: value for name, value in own.items() if name.lower() not in given}
-    content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
-    return Request(method, url, {**kept, **headers}, content)
-
-
 def _retried(attempt: Attempt[Any]) -> _AgainError | None:
     """Why it must be sent again, and when; None if it must not."""
     if attempt.failure is None:
@@ -201,36 +139,23 @@ class Sender:
         for password in proxy_passwords():
             secrets.add(password)
         self._on_retry = on_retry
-        # One client per request in flight, each with one connection: a shared pool looks at all of its connections for
-        # every request. The one that was used last is used next.
-        self._idle: list[httpx2.AsyncClient] = []
-        self._all: list[httpx2.AsyncClient] = []
+        # One per request in flight. The one that was used last is used next.
+        self._idle: list[Line] = []
+        self._all: list[Line] = []
         self._context: ssl.SSLContext | None = None
 
     async def __aenter__(self) -> Self:
+        # What is loaded when it is first needed would count as time of the first answers.
+        self._idle.append(self._new_line())
+        await load_backend()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        clients, self._all, self._idle = self._all, [], []
-        for client in clients:
-            await client.aclose()
-
-    def _new_client(self) -> httpx2.AsyncClient:
-        import httpx2
-
-        from kbeval import __version__
-
-        client = httpx2.AsyncClient(
-            verify=self._trusted(),
-            timeout=httpx2.Timeout(self._policy.timeout, connect=min(self._policy.timeout, _CONNECT_SECONDS)),
-            limits=httpx2.Limits(max_connections=1, max_keepalive_connections=1),
-            follow_redirects=False,
-            headers={"User-Agent": f"kbeval/{__version__}"},
-        )
-        self._all.append(client)
-        return client
+        lines, self._all, self._idle = self._all, [], []
+        for line in lines:
+            await line.close()
 
     def _trusted(self) -> ssl.SSLContext:
         if self._context is None:
@@ -361,7 +286,7 @@ class Sender:
         try:
             async with asyncio.timeout(self._policy.timeout):
                 response = await self._follow(request)
-        except _TooLargeError as error:
+        except TooLargeError as error:
             return error.response, Failure(INVALID, str(error), error.response.status)
         except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             return None, self._failure(error)
@@ -389,9 +314,7 @@ class Sender:
         return Failure(TARGET, self._clean(f"the request cannot be sent: {error}"))
 
     async def _follow(self, request: Request) -> Response:
-        import httpx2
-
-        url, method = httpx2.URL(request.url), request.method
+        url, method = parsed_url(request.url), request.method
         response = await self._once(request, url)
         for _ in range(_MOST_REDIRECTS):
             place = response.headers.get("location")
@@ -406,48 +329,20 @@ class Sender:
         return response
 
     async def _once(self, request: Request, url: httpx2.URL) -> Response:
-        client = self._idle.pop() if self._idle else self._new_client()
+        line = self._idle.pop() if self._idle else self._new_line()
         try:
-            return await self._exchanged(client, request, url)
+            return await line.exchange(request, url)
         finally:
-            self._idle.append(client)
+            self._idle.append(line)
 
-    async def _exchanged(self, client: httpx2.AsyncClient, request: Request, url: httpx2.URL) -> Response:
-        most = self._policy.most_bytes
-        headers = dict(request.headers)
-        async with client.stream(request.method, url, headers=headers, content=request.content) as found:
-            known = {name.lower(): value for name, value in found.headers.items()}
-            pieces, size = [], 0
-            async for piece in found.aiter_bytes():
-                size += len(piece)
-                if size > most:
-                    raise _TooLargeError(Response(found.status_code, known, b""), most)
-                pieces.append(piece)
-        return Response(found.status_code, known, b"".join(pieces))
+    def _new_line(self) -> Line:
+        timeout = self._policy.timeout
+        found = Line(self._trusted(), timeout, min(timeout, _CONNECT_SECONDS), self._policy.most_bytes)
+        self._all.append(found)
+        return found
 
     def _clean(self, text: str) -> str:
         return cut(self._secrets.hide(text), _QUOTED)
-
-
-class _TooLargeError(Exception):
-    def __init__(self, response: Response, most: int) -> None:
-        super().__init__(f"the response is larger than {most / 1_000_000:g} MB")
-        self.response = response
-
-
-def retry_after(response: Response | None) -> float | None:
-    """The seconds that a server asks to wait: a number or a date; None if it does not say."""
-    text = response.headers.get("retry-after", "").strip() if response is not None else ""
-    if not text:
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            seconds = (email.utils.parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
-        except (ValueError, TypeError):
-            return None
-    return max(0.0, seconds) if seconds == seconds and seconds < 1e9 else None  # noqa: PLR0124  (NaN)
 
 
 def _ms(started: float) -> float:

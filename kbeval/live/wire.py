@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from kbeval.errors import UsageError
 from kbeval.live.environment import Environment
+from kbeval.live.exchange import InvalidResponseError, Request, Response, json_request
 from kbeval.live.judge_replies import Reply
 from kbeval.live.rubrics import Rubric
-from kbeval.live.sending import InvalidResponseError, Request, Response, json_request
 
 LOCAL, OPENAI, ANTHROPIC = PROVIDERS = ("local", "openai", "anthropic")
 BASE_URLS = {OPENAI: "https://api.openai.com/v1", ANTHROPIC: "https://api.anthropic.com"}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from kbeval.live.exchange import Response
 from kbeval.live.judge_replies import Reading, Reply, read_reply
 from kbeval.live.rubrics import shipped
-from kbeval.live.sending import Response
 from kbeval.live.wire import Judge, asked_again, question, read_response
 from tests.support import judge_server
 

@@ -9,9 +9,10 @@ import time
 import pytest
 
 from kbeval.live.environment import Secrets
+from kbeval.live.exchange import Response, json_request
 from kbeval.live.limits import Limit
 from kbeval.live.progress import Progress
-from kbeval.live.sending import Policy, Response, Sender, json_request
+from kbeval.live.sending import Policy, Sender
 from kbeval.live.working import Crew, run_async
 from tests.support.live_server import LiveServer
 
