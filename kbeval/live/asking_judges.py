@@ -125,6 +125,9 @@ class Asking:
         crew = Crew(limit)
         progress = Progress(label, len(questions), limit)
         async with Sender(crew, self._policy, self._environment.secrets, on_retry=progress.retried) as sender:
+            if wrong := await sender.reach(judge.url):
+                msg = f"the judge {judge.name} at {judge.base_url} cannot be asked: {wrong}"
+                raise KbevalError(_continued(msg, 0, len(questions)))
             work = _Round(judge, price, judging_id, headers, crew, sender, progress, any_scored)
 
             async def job(one: Question) -> None:

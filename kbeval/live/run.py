@@ -199,6 +199,7 @@ def make_runs(database: Path, golden: Golden, target: TargetConfig, options: Run
         names = _names(journal, options, started)
         plan = {
             "queries": ids,
+            "golden": Path(golden.path).name,
             "golden_hash": golden.hash,
             "target_hash": target.hash,
             "chosen": Hider().hide(dict(target.chosen)),
@@ -271,11 +272,18 @@ def resume_run(
     """Continue an unfinished run, and its unfinished repetitions. `choose`: the target, given what was chosen then."""
     with Journal(database) as journal:
         unfinished = journal.unfinished()
+        if journal.is_complete(name):
+            msg = f"run {name!r} is complete: there is nothing left to ask"
+            raise UsageError(msg)
         run = find_unfinished(unfinished, name, database)
         group = run.config.get("repetition_of")
         runs = [one for one in unfinished if one is run or (group and one.config.get("repetition_of") == group)]
         target = choose(run.plan.get("chosen", {}))
         if golden.hash != run.plan["golden_hash"]:
+            then = Path(run.plan.get("golden", golden.path)).name
+            if then != Path(golden.path).name:
+                msg = f"run {run.run_id!r} was started with the golden file {then}, not {golden.path}; pass --golden"
+                raise UsageError(msg)
             msg = (
                 f"the golden file {golden.path} has changed since run {run.run_id!r} was started; restore it,"
                 f" or start a new run and 'kbeval runs --forget {run.run_id}'"

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -240,7 +241,9 @@ class Sender:
         except TimeoutError:
             return f"no connection to {place.host}:{port} within {_CONNECT_SECONDS:g} s"
         except OSError as error:
-            said = untrusted(error) or f"no connection to {place.host}:{port}: {error.strerror or error}"
+            # The number says it better than the text of the library.
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+            said = untrusted(error) or f"no connection to {place.host}:{port}: {why}"
             return self._clean(said)
         return None
 
