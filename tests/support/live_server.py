@@ -179,8 +179,10 @@ class Server:
             found = ask(body, index_down=True) if settings.get("index_down") and path == "/api/v1/ask" else None
         if found is None:
             found = ROUTES[path](body)
-        await self.send(writer, 200, json.dumps(found).encode())
-        self.answered += 1
+        # A route may give another status.
+        status = found.pop("kbeval_status", 200) if isinstance(found, dict) else 200
+        await self.send(writer, status, json.dumps(found).encode())
+        self.answered += status == 200
         if self.answered == settings.get("die_after"):
             os._exit(1)
         return True
