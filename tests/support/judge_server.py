@@ -3,7 +3,8 @@
 The answer that is judged says how the judge replies: `REPLY:fenced` in its text chooses a kind of `KINDS`, and
 `SCORE:3` the score (5 otherwise). With `:once` (`REPLY:prose:once`) only the first reply is of that kind. The model
 `harsh` gives one point less, `random` a score that depends on the whole question; the model `silent` tells no usage,
-and `thinking` refuses a temperature, as newer models of both companies do, each in its words. Everything else as in `live_server`.
+and `thinking` refuses a temperature, as newer models of both companies do, each in its words.
+Everything else as in `live_server`.
 """
 
 from __future__ import annotations
