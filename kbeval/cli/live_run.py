@@ -15,7 +15,7 @@ from kbeval.util.hiding import marks_in
 from kbeval.util.text import counted, json_shown, shown
 
 if TYPE_CHECKING:
-    from kbeval.live.run import Exchange, Finished, RunOptions
+    from kbeval.live.run_options import Exchange, Finished, RunOptions
     from kbeval.live.targets import TargetConfig
 
 _MOST_AT_ONCE = 1_000
@@ -163,7 +163,7 @@ class RunJob:
 
 
 def _options(given: Mapping[str, Any]) -> RunOptions:
-    from kbeval.live.run import Choice, RunOptions
+    from kbeval.live.run_options import Choice, RunOptions
 
     return RunOptions(
         k=given["k"],

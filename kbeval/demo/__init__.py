@@ -26,7 +26,8 @@ from kbeval.demo.retriever import (
 from kbeval.errors import DatabaseError, UsageError
 from kbeval.golden import load_golden
 from kbeval.live.passages import RETRIEVER
-from kbeval.live.run import RunOptions, make_runs
+from kbeval.live.run import make_runs
+from kbeval.live.run_options import RunOptions
 from kbeval.live.snapshot import config_hash
 from kbeval.live.targets import BM25, TargetConfig
 from kbeval.storage.new_database import make_tables
