@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import json
 import re
@@ -50,14 +51,20 @@ class Document:
         best = min((level for level, _ in named), default=None)
         return next((text for level, text in named if level == best), self.doc_id.rpartition("/")[2])
 
+    @cached_property
+    def _paths(self) -> list[list[str]]:
+        """For each heading, the headings that a line below it stands under."""
+        found: list[list[str]] = []
+        above: list[tuple[int, str]] = []
+        for _, level, text in self.headings:
+            above = [*(one for one in above if one[0] < level), (level, text)]
+            found.append([name for _, name in above if name])
+        return found
+
     def heading_path(self, index: int) -> list[str]:
         """The headings that a line stands under, from the highest level down."""
-        above: list[tuple[int, str]] = []
-        for at, level, text in self.headings:
-            if at > index:
-                break
-            above = [*(one for one in above if one[0] < level), (level, text)]
-        return [text for _, text in above if text]
+        place = bisect.bisect_right(self.headings, index, key=lambda heading: heading[0])
+        return self._paths[place - 1] if place else []
 
 
 @dataclass(frozen=True)
