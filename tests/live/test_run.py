@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import time
+from datetime import datetime
 
 import pytest
 
@@ -350,6 +351,14 @@ def test_retrieval_only_stores_no_answers(place: Place, server: LiveServer) -> N
     place.http(server.url)
     assert place.run("run", "--run-id", "r", "--retrieval-only")[0] == 0
     assert all(row["answer"] is None and row["hits_top_k"] for row in place.results("r").values())
+
+
+def test_a_rate_is_kept_however_many_may_be_in_flight(place: Place, server: LiveServer) -> None:
+    place.http(server.url)
+    assert place.run("run", "--run-id", "r", "--rate", "10", "--concurrency", "8")[0] == 0
+    times = [datetime.fromisoformat(at) for (at,) in place.rows("SELECT started_at FROM kbeval_attempts ORDER BY 1")]
+    assert (times[-1] - times[0]).total_seconds() >= 0.39
+    assert place.run("run", "--rate", "0")[0] == 2
 
 
 def test_run_ids_are_unique(place: Place, server: LiveServer) -> None:

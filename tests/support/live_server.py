@@ -13,7 +13,7 @@ function per path, to which others can be added. Settings, at the start or by `s
 - `faults`: a list of {"kind": …, and one of "first": n, "every": n, "queries": [text, …], "always": true}; the kinds
   are in `FAULTS`
 - `die_after`: the process ends when it has answered so many requests; `index_down`: answers 200 and abstains;
-  `unhealthy`: the health check gives 503
+  `unhealthy`: the health check gives 503; `unhealthy_after`: only after so many answers
 - `answers`: {query text: response of the route}
 - `tls`: a file with key and certificates, to be spoken to by https
 - `script`: responses {"status", "headers", "body"} that are used up one by one, before everything else
@@ -126,7 +126,8 @@ class Server:
         except ValueError:
             body = {"unreadable": content.decode("latin-1")}
         if path == "/api/health":
-            down = bool(self.settings.get("unhealthy"))
+            after = self.settings.get("unhealthy_after")
+            down = bool(self.settings.get("unhealthy")) or (after is not None and self.answered >= after)
             await self.send(writer, 503 if down else 200, json.dumps({"ok": not down}).encode())
             return True
         self.entries.append({"method": method, "path": target, "headers": headers, "body": body})
