@@ -247,9 +247,9 @@ def verdict(significance: Mapping[str, Significance], headline: str | None) -> V
 
 def _tested(pairs: Pairs, *, resamples: int, seed: int) -> Significance:
     a, b = pairs.a, pairs.b
-    units, scale = whole_numbers(b - a)
+    units, scale = _whole_numbers(b - a)
     n, changed = len(units), int(np.count_nonzero(units))
-    sums, sizes = clustered(units, pairs.clusters)
+    sums, sizes = _clustered(units, pairs.clusters)
     values, counts = np.unique(sums, return_counts=True)
     changes = _changes(values, counts, scale)
     is_binary = bool(np.isin(a, (0, 1)).all() and np.isin(b, (0, 1)).all())
@@ -276,7 +276,7 @@ def _tested(pairs: Pairs, *, resamples: int, seed: int) -> Significance:
     )
 
 
-def clustered(units: Ints, clusters: Ints | None) -> tuple[Ints, Ints]:
+def _clustered(units: Ints, clusters: Ints | None) -> tuple[Ints, Ints]:
     """The sum of each cluster's differences, and how many queries it has."""
     if clusters is None:
         return units, np.ones(len(units), dtype=np.int64)
@@ -339,7 +339,7 @@ def mcnemar_mid_p(gained: int, lost: int) -> float:
 # --- whole numbers -----------------------------------------------------------------------------------
 
 
-def whole_numbers(deltas: Floats) -> tuple[Ints, Fraction]:
+def _whole_numbers(deltas: Floats) -> tuple[Ints, Fraction]:
     """Differences as multiples of a power of ten so small that any sum of them is exact, and how many make one."""
     largest = float(np.abs(deltas).max())
     if largest < 10.0**-_FINEST:

@@ -83,7 +83,7 @@ def interval(axis: Axis, value: float | None, low: float | None, high: float | N
     return _svg("interval", _ROW, "".join(parts))
 
 
-def bar(count: float, most: float, kind: str = "plain") -> Markup:
+def bar(count: float, most: float, kind: str = "count") -> Markup:
     """A bar, as long as its share of the longest."""
     width = _number(100 * count / most) if most else "0"
     return _svg("bar", 14, f'<rect class="bar {kind}" x="0" y="2" width="{width}%" height="10"/>')
@@ -117,7 +117,7 @@ def flow(counts: Mapping[str, int]) -> Markup:
         )
         if height > 0
     )
-    return _svg("flow", 180, f"{ribbons}{ends}", ' viewBox="0 0 100 100" preserveAspectRatio="none"')
+    return _svg("flow", 150, f"{ribbons}{ends}", ' viewBox="0 0 100 100" preserveAspectRatio="none"')
 
 
 def _ribbon(name: str, left: float, right: float, size: float) -> str:

@@ -22,14 +22,19 @@ def word_differences(a: str, b: str) -> tuple[list[Piece], list[Piece]] | None:
         return None
     left: list[Piece] = []
     right: list[Piece] = []
-    matcher = difflib.SequenceMatcher(None, words_a, words_b, autojunk=False)
-    for tag, a_from, a_to, b_from, b_to in matcher.get_opcodes():
-        kind = SAME if tag == "equal" else ONLY_HERE
+    codes = difflib.SequenceMatcher(None, words_a, words_b, autojunk=False).get_opcodes()
+    for place, (tag, a_from, a_to, b_from, b_to) in enumerate(codes):
+        # A space that both have between words that differ is not something that they share.
+        is_space = 0 < place < len(codes) - 1 and not "".join(words_a[a_from:a_to]).strip()
+        kind = SAME if tag == "equal" and not is_space else ONLY_HERE
         _add(left, kind, words_a[a_from:a_to])
         _add(right, kind, words_b[b_from:b_to])
     return left, right
 
 
 def _add(pieces: list[Piece], kind: int, words: Sequence[str]) -> None:
-    if words:
-        pieces.append((kind, "".join(words)))
+    text = "".join(words)
+    if pieces and pieces[-1][0] == kind:
+        pieces[-1] = (kind, pieces[-1][1] + text)
+    elif text:
+        pieces.append((kind, text))

@@ -50,15 +50,10 @@ class Evidence:
         self._facts = _Facts(scoring)
         rows = {run.run_id: dict(stored_rows(scoring.source, run)) for run in runs}
         self._rows = rows
-        wanted = {
-            chunk_id
-            for of_run in rows.values()
-            for row in of_run.values()
-            for hit in hits_of(row)
-            if isinstance(chunk_id := hit.get("chunk_id"), str)
-        }
-        wanted |= {chunk_id for entry in self._golden.values() for chunk_id in entry.get("expected_chunk_ids") or ()}
-        self._chunks = KnownChunks(scoring.source, sorted(wanted))
+        expected = [chunk_id for entry in self._golden.values() for chunk_id in entry.get("expected_chunk_ids") or ()]
+        self._chunks = KnownChunks(
+            scoring.source, expected, (row for of_run in rows.values() for row in of_run.values())
+        )
 
     def query(self, query_id: str) -> View:
         """One query, as the page holds it."""

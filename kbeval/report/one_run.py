@@ -280,7 +280,7 @@ def _latency(times: Sequence[float | None]) -> list[tuple[str, int, str]]:
     edges[0] = min(edges[0], known[0])
     counts, _ = np.histogram(known, bins=edges)
     return [
-        (f"{edges[place]:,.4g} to {edges[place + 1]:,.4g} ms", int(count), "plain")
+        (f"{edges[place]:,.4g} to {edges[place + 1]:,.4g} ms", int(count), "count")
         for place, count in enumerate(counts)
     ]
 

@@ -20,12 +20,13 @@ from kbeval.report.evidence import View
 from kbeval.report.texts import Texts, segments
 from kbeval.util.text import shown
 
-# Without JavaScript, as many queries are shown in full as fit into this many characters, and as many are listed.
-MOST_STATIC = 120_000
-MOST_LISTED = 1_000
-# Names that occur in many hits, and are held once.
-_NAMES = ("chunk", "doc", "headings", "where", "source")
-_HIT = ("rank", "counts", *_NAMES, "score", "text", "marks", "labels")
+# What is there without JavaScript: so many queries in the list, and so many characters for those shown in full, which
+# get what the list leaves of them.
+MOST_LISTED = 500
+MOST_STATIC = 150_000
+FEWEST_STATIC = 40_000
+# What the hits of one chunk have in common, and is held once.
+_CHUNK = ("chunk", "doc", "headings", "where", "source", "text")
 
 _TEMPLATES = files("kbeval.report").joinpath("templates")
 
@@ -101,9 +102,10 @@ def _policy(style: str, script: str) -> str:
 
 def _that_fit(queries: Sequence[View], written: Callable[[View], str]) -> list[str]:
     """The details of the first queries, as many as fit."""
+    listed = queries[:MOST_LISTED]
+    left = max(FEWEST_STATIC, MOST_STATIC - sum(200 + len(view["query"]) + len(view["note"]) for view in listed))
     found: list[str] = []
-    left = MOST_STATIC
-    for view in queries[:MOST_LISTED]:
+    for view in listed:
         # Its own markup, escaped by the template that wrote it.
         text = Markup(written(view))  # noqa: S704
         left -= len(text)
@@ -114,20 +116,30 @@ def _that_fit(queries: Sequence[View], written: Callable[[View], str]) -> list[s
 
 
 def _packed(queries: Sequence[View], texts: Texts) -> str:
-    """The data for the script: JSON, compressed, as letters and digits, which no text can break out of."""
-    names: dict[str, int] = {}
+    """The data for the script: JSON, compressed, as letters and digits, which no text can break out of.
 
-    def named(value: str | None) -> int:
-        return -1 if value is None else names.setdefault(value, len(names))
+    The hits of a ranking are columns: which chunk, at which rank (none: 1, 2, 3, …), with which score; and only for
+    those that a label is about, how they count. `report.js` unpacks them.
+    """
+    chunks: dict[tuple[Any, ...], int] = {}
+    labels: dict[str, int] = {}
 
-    def packed_hit(hit: View) -> list[Any]:
-        own = {**hit, **{name: named(hit[name]) for name in _NAMES}, "labels": [named(one) for one in hit["labels"]]}
-        return [own[name] for name in _HIT]
+    def packed(side: View) -> View:
+        hits = side["hits"]
+        ranks = [hit["rank"] for hit in hits]
+        columns = {
+            "chunks": [chunks.setdefault(tuple(hit[name] for name in _CHUNK), len(chunks)) for hit in hits],
+            "scores": [hit["score"] for hit in hits],
+            "ranks": None if ranks == list(range(1, len(hits) + 1)) else ranks,
+            "labelled": [
+                [place, hit["counts"], hit["marks"], [labels.setdefault(one, len(labels)) for one in hit["labels"]]]
+                for place, hit in enumerate(hits)
+                if hit["counts"] or hit["labels"] or hit["marks"]
+            ],
+        }
+        return {**side, "hits": columns}
 
-    views = [
-        {**view, "sides": [{**side, "hits": [packed_hit(hit) for hit in side["hits"]]} for side in view["sides"]]}
-        for view in queries
-    ]
-    data = {"hit": _HIT, "names": list(names), "texts": texts.texts, "queries": views}
+    views = [{**view, "sides": [packed(side) for side in view["sides"]]} for view in queries]
+    data = {"chunks": list(chunks), "labels": list(labels), "texts": texts.texts, "queries": views}
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(zlib.compress(text.encode(), 9)).decode()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kbeval.storage.run_config import chunker_version, config_of
@@ -68,11 +68,19 @@ def spans_of(said: object) -> list[Mapping[str, Any]]:
 
 
 class KnownChunks:
-    """What the table `chunks` knows about the chunks of some hits and labels."""
+    """What the table `chunks` knows about the chunks of hits and labels, and the texts that the rows hold."""
 
-    def __init__(self, source: StoredSource, chunk_ids: Sequence[str]) -> None:
+    def __init__(self, source: StoredSource, chunk_ids: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
+        # Texts of rows, by chunk.
+        self._seen: dict[str, set[str]] = {}
+        chunk_ids = set(chunk_ids)
+        for hit in (hit for row in rows for hit in hits_of(row)):
+            if isinstance(chunk_id := hit.get("chunk_id"), str):
+                chunk_ids.add(chunk_id)
+                if text := first_text(hit.get("text")):
+                    self._seen.setdefault(chunk_id, set()).add(text)
         self._chunks: dict[str, dict[str, tuple[str | None, str | None]]] = {}
-        for chunk_id, version, text, spans in source.chunk_details(sorted(set(chunk_ids))):
+        for chunk_id, version, text, spans in source.chunk_details(sorted(chunk_ids)):
             self._chunks.setdefault(str(chunk_id), {})[str(version)] = (text, spans)
 
     def of_hit(self, hit: Mapping[str, Any], run: Run) -> tuple[str | None, str | None]:
@@ -84,9 +92,10 @@ class KnownChunks:
         return versions.get(version or "", (None, None))
 
     def text(self, chunk_id: str) -> str | None:
-        """The text of a chunk, where all versions that know it have the same."""
-        found = {text for text, _ in self._chunks.get(chunk_id, {}).values()}
-        return found.pop() if len(found) == 1 else None
+        """The text of a chunk, where the id stands for one text."""
+        found = {text for text, _ in self._chunks.get(chunk_id, {}).values() if text is not None}
+        found = found or self._seen.get(chunk_id, set())
+        return next(iter(found)) if len(found) == 1 else None
 
 
 def hit_text(hit: Mapping[str, Any], known: str | None) -> tuple[str | None, str]:

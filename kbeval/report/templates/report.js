@@ -49,8 +49,16 @@
   const number = (value) => value.toLocaleString("en");
 
   const start = (data) => {
-    const place = Object.fromEntries(data.hit.map((name, index) => [name, index]));
-    const name = (index) => (index < 0 ? null : data.names[index]);
+    // The hits of a ranking, from its columns.
+    const hitsOf = (side) => {
+      const { chunks, scores, ranks, labelled } = side.hits;
+      const hits = chunks.map((number, index) => {
+        const [chunk, doc, headings, where, source, text] = data.chunks[number];
+        return { chunk, doc, headings, where, source, text, rank: ranks ? ranks[index] : index + 1, score: scores[index], counts: 0, marks: [], labels: [] };
+      });
+      for (const [index, counts, marks, labels] of labelled) Object.assign(hits[index], { counts, marks, labels: labels.map((number) => data.labels[number]) });
+      return hits;
+    };
 
     const marked = (text, marks) => {
       const found = any(make("p", "text"));
@@ -71,24 +79,21 @@
     ];
 
     const hitElement = (hit, anchor, order) => {
-      const of = (field) => hit[place[field]];
-      const counts = of("counts");
-      const summary = make("summary", "", make("span", "rank", String(of("rank"))), sign(["", "≈", "✓"][counts], `c${counts}`),
-        counts ? make("span", "vh", ["", "near", "counts"][counts]) : null, " ",
-        make("span", "doc", name(of("doc")) || "no document"));
-      if (name(of("headings"))) summary.append(" ", any(make("span", "headings", name(of("headings")))));
+      const summary = make("summary", "", make("span", "rank", String(hit.rank)), sign(["", "≈", "✓"][hit.counts], `c${hit.counts}`),
+        hit.counts ? make("span", "vh", ["", "near", "counts"][hit.counts]) : null, " ", make("span", "doc", hit.doc || "no document"));
+      if (hit.headings) summary.append(" ", any(make("span", "headings", hit.headings)));
       const small = make("span", "small");
-      if (name(of("chunk"))) small.append(make("span", "mono", name(of("chunk"))), " ");
-      if (name(of("where"))) small.append(`${name(of("where"))} `);
-      if (of("score") !== null) small.append(`score ${of("score")}`);
+      if (hit.chunk) small.append(make("span", "mono", hit.chunk), " ");
+      if (hit.where) small.append(`${hit.where} `);
+      if (hit.score !== null) small.append(`score ${hit.score}`);
       summary.append(" ", small);
       const details = make("details", "", summary);
-      details.open = counts > 0 || order < 2;
-      for (const label of of("labels")) details.append(make("p", "label", name(label)));
-      details.append(of("text") === null ? make("p", "aside", "no text is stored") : marked(data.texts[of("text")], of("marks")));
-      if (name(of("source"))) details.append(make("p", "aside", name(of("source"))));
-      const item = make("li", `hit c${counts}`, details);
-      item.id = `${anchor}-${of("rank")}`;
+      details.open = hit.counts > 0 || order < 2;
+      for (const label of hit.labels) details.append(make("p", "label", label));
+      details.append(hit.text === null ? make("p", "aside", "no text is stored") : marked(data.texts[hit.text], hit.marks));
+      if (hit.source) details.append(make("p", "aside", hit.source));
+      const item = make("li", `hit c${hit.counts}`, details);
+      item.id = `${anchor}-${hit.rank}`;
       return item;
     };
 
@@ -129,11 +134,12 @@
     const sideElement = (view, index) => {
       const own = view.sides[index];
       const anchor = `h${view.link.slice(1)}-${"ab"[index]}`;
+      const hits = hitsOf(own);
       const found = make("div", "side", make("h3", "", view.sides.length > 1 ? `Run ${"AB"[index]}` : "What came back"));
       if (!own.asked) found.append(make("p", "aside", "The run has no row for this query."));
       if (own.error !== null) found.append(any(make("p", "error", sign("!", "bad"), ` failed: ${own.error}`)));
-      if (own.asked && !own.hits.length) found.append(make("p", "aside", "no hits"));
-      if (own.hits.length) found.append(make("ol", "hits", ...own.hits.map((hit, order) => hitElement(hit, anchor, order))));
+      if (own.asked && !hits.length) found.append(make("p", "aside", "no hits"));
+      if (hits.length) found.append(make("ol", "hits", ...hits.map((hit, order) => hitElement(hit, anchor, order))));
       if (own.more) found.append(make("p", "aside", `${number(own.more)} more not shown`));
       if (own.answer) found.append(answerElement(own.answer, anchor));
       if (own.ms !== null) found.append(make("p", "aside", `${own.ms.toFixed(0)} ms`));
