@@ -26,15 +26,16 @@ from kbeval.report.stored_rows import (
     spans_of,
     stored_rows,
 )
-from kbeval.report.texts import Texts, cut_text, link
+from kbeval.report.texts import Texts, link, name
 from kbeval.scoring.scorer import StoredScoring
 from kbeval.storage.runs import Run
-from kbeval.util.text import json_text, shown
+from kbeval.util.text import json_text
 
 # How many hits of a ranking are shown; one that counts is shown wherever it is.
 MOST_HITS = 10
 COUNTS, NEAR, OTHER = 2, 1, 0
 _MOST_CLAIMS = 50
+_LONGEST_MS = 1e9
 
 View = dict[str, Any]
 _Key = tuple[str, str]
@@ -64,15 +65,15 @@ class Evidence:
         )
         sides = [self._side(run, query_id, row, entry) for run, row in zip(self._runs, rows, strict=True)]
         self._compare_answers(sides)
-        facts = [[name, self.texts.line(str(entry[name]))] for name in ("difficulty", "lang", "group") if name in entry]
+        facts = [[what, name(str(entry[what]))] for what in ("difficulty", "lang", "group") if what in entry]
         if not entry:
             facts.append(["labels", "not in the golden file: it counts only in totals"])
         return {
-            "id": cut_text(shown(query_id), 200),
+            "id": name(query_id),
             "link": link(query_id),
             "query": self.texts.words(question or ""),
-            "category": shown(str(entry["category"])) if "category" in entry else None,
-            "tags": [shown(tag) for tag in entry.get("tags") or ()],
+            "category": name(str(entry["category"])) if "category" in entry else None,
+            "tags": [name(tag) for tag in entry.get("tags") or ()],
             "facts": facts,
             "expected": list(self._expected(entry)),
             "sides": sides,
@@ -84,15 +85,15 @@ class Evidence:
         """What the labels ask for: what it is, and its text where it is known."""
         for chunk_id in entry.get("expected_chunk_ids") or ():
             text = self._chunks.text(chunk_id)
-            yield [f"chunk {shown(chunk_id)}", None if text is None else self.texts.marked(text, ())[0]]
+            yield [f"chunk {name(chunk_id)}", None if text is None else self.texts.marked(text, ())[0]]
         for span in entry.get("expected_spans") or ():
-            yield [f"place {shown(label_text(span))}", None]
+            yield [f"place {name(label_text(span))}", None]
         for support in entry.get("gold_supports") or ():
             words = " … ".join(support.get("snippets") or ())
-            yield [f"support {shown(label_text(support))}", self.texts.marked(words, ())[0] if words else None]
-        if not any(entry.get(name) for name in ("expected_chunk_ids", "expected_spans", "gold_supports")):
+            yield [f"support {name(label_text(support))}", self.texts.marked(words, ())[0] if words else None]
+        if not any(entry.get(what) for what in ("expected_chunk_ids", "expected_spans", "gold_supports")):
             for doc_id in entry.get("expected_doc_ids") or ():
-                yield [f"document {shown(doc_id)}", None]
+                yield [f"document {name(doc_id)}", None]
         for fact in entry.get("expected_key_facts") or ():
             yield ["fact", self.texts.marked(fact, ())[0]]
         if entry.get("answerable") is False or entry.get("expected_doc_ids") == []:
@@ -105,7 +106,7 @@ class Evidence:
         key = (run.run_id, query_id)
         result = facts.results.get(key)
         if result is None:
-            return {"asked": False, "error": None, "ms": None, "hits": [], "more": 0, "answer": None}
+            return {"asked": False, "error": None, "ms": None, "took": None, "hits": [], "more": 0, "answer": None}
         failed, error, ms, refused = result
         stored = hits_of(row)
         scored = facts.hits.get(key, [])
@@ -116,6 +117,7 @@ class Evidence:
             "asked": True,
             "error": self.texts.words(str(error), 2_000) if failed else None,
             "ms": ms,
+            "took": None if ms is None else f"{ms:,.0f} ms" if abs(ms) < _LONGEST_MS else f"{ms:.3g} ms",
             "hits": kept,
             "more": len(hits) - len(kept),
             "answer": self._answer(key, row, ranked, refused=bool(refused)),
@@ -151,15 +153,15 @@ class Evidence:
         return {
             "rank": rank,
             "counts": COUNTS if is_counted else NEAR if labels else OTHER,
-            "chunk": None if chunk_id is None else shown(chunk_id),
-            "doc": shown(path_of(hit) or doc_id or "") or None,
-            "headings": None if headings is None else self.texts.line(headings),
+            "chunk": None if chunk_id is None else name(chunk_id),
+            "doc": name(path_of(hit) or doc_id or "") or None,
+            "headings": None if headings is None else self.texts.line(headings, 200),
             "score": None if score is None else f"{score:.4g}",
-            "where": shown(spans_text(spans) or "") or None,
+            "where": name(spans_text(spans) or "") or None,
             "text": number,
             "marks": marks,
             "source": source or None,
-            "labels": [shown(_said(label, entry, by_document=by_document)) for label in labels],
+            "labels": [name(_said(label, entry, by_document=by_document), 400) for label in labels],
         }
 
     def _answer(
@@ -185,8 +187,8 @@ class Evidence:
             ],
             "judged": [
                 {
-                    "rubric": shown(rubric),
-                    "model": shown(model),
+                    "rubric": name(rubric),
+                    "model": name(model),
                     "score": None if score is None else f"{score:g}",
                     "why": None if why is None else self.texts.words(why, 2_000),
                     "reasoning": None if reasoning is None else self.texts.words(reasoning),
@@ -203,14 +205,14 @@ class Evidence:
     def _citation(citation: object) -> str:
         """What is cited, in short."""
         if not isinstance(citation, dict):
-            return cut_text(shown(str(citation)), 200)
+            return name(str(citation))
         inner = citation.get("citation")
         place = inner if isinstance(inner, dict) else {}
         chunk_id = first_text(citation.get("chunk_id"), place.get("chunk_id"))
         path = first_text(place.get("path"))
         where = spans_text([place]) if place.get("kind") and path else None
         parts = [first_text(citation.get("marker")), chunk_id and f"chunk {chunk_id}", path, where]
-        return cut_text(shown(" ".join(filter(None, parts)) or json_text(citation)), 200)
+        return name(" ".join(filter(None, parts)) or json_text(citation))
 
     def _compare_answers(self, sides: Sequence[View]) -> None:
         """Replace two answers by their pieces, where they differ."""

@@ -14,9 +14,9 @@ from kbeval.golden import Golden
 from kbeval.render.history import changed, direction_note, history_table
 from kbeval.report.charts import Spot, time_line, value_axis
 from kbeval.report.page import minus, number, write_page
-from kbeval.report.texts import Texts
+from kbeval.report.texts import Texts, name
 from kbeval.scoring.options import ScoreOptions
-from kbeval.util.text import counted, shown
+from kbeval.util.text import counted
 
 # Lists of queries are cut here, and the page says how to get the rest.
 MOST_ROWS = 100
@@ -62,10 +62,10 @@ def history_page(
         "title": f"{what} over {counted(runs, 'run')}",
         "runs_total": runs,
         "sentences": [_sentence(found, metric) for metric in found.metrics],
-        "warnings": [shown(text) for text in (*found.notes, *warnings)],
+        "warnings": [name(text, 1_000) for text in (*found.notes, *warnings)],
         "direction": direction,
         "panels": [_panel(found, metric) for metric in found.metrics] if runs else [],
-        "series": [shown(found.label(series)) for series in found.series],
+        "series": [name(found.label(series), 60) for series in found.series],
         "changes": _changes(found),
         "columns": [(column.title, column.right) for column in columns],
         "rows": [
@@ -104,7 +104,7 @@ def _sentence(history: History, metric: Measured) -> str:
         if not known:
             continue
         last = known[-1].values[metric.name]
-        whose = f"{history.label(series)}: " if len(history.series) > 1 else ""
+        whose = f"{name(history.label(series), 60)}: " if len(history.series) > 1 else ""
         text = f"{whose}{metric.short} {number(last.value)}"
         if last.change is not None and last.comparable:
             mark = {True: "better", False: "worse", None: "unchanged" if not last.change else "changed"}[last.better]
@@ -113,7 +113,7 @@ def _sentence(history: History, metric: Measured) -> str:
             )
         elif last.change is not None:
             text += ", not comparable with the run before"
-        said.append(shown(text))
+        said.append(name(text, 300))
     return "; ".join(said) or f"{metric.short} has no value yet"
 
 
@@ -141,23 +141,23 @@ def _panel(history: History, metric: Measured) -> Mapping[str, Any]:
         "from": _day(runs[0]),
         "to": _day(runs[-1]),
         "summary": "; ".join(
-            f"{shown(history.label(series))}: {_summary(series.summary(metric.name))}" for series in history.series
+            f"{name(history.label(series), 60)}: {_summary(series.summary(metric.name))}" for series in history.series
         ),
     }
 
 
 def _summary(numbers: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {number(value)}" for name, value in numbers.items())
+    return ", ".join(f"{what} {number(value)}" for what, value in numbers.items())
 
 
 def _day(point: Point) -> str:
-    return point.moment.strftime("%Y-%m-%d") if point.moment else shown(point.created_at)
+    return point.moment.strftime("%Y-%m-%d") if point.moment else name(point.created_at, 40)
 
 
 def _changes(history: History) -> list[list[str]]:
     """Where something changed, the latest first."""
     found = [point for point in _ordered(history) if point.breaks or point.config]
     return [
-        ["▮" if point.breaks else "┆", _day(point), shown(point.run_id), shown(changed(point))]
+        ["▮" if point.breaks else "┆", _day(point), name(point.run_id, 80), name(changed(point), 600)]
         for point in reversed(found)
     ]

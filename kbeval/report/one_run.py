@@ -22,13 +22,14 @@ from kbeval.render.scores import FIRST_HEADLINES, HEADLINES
 from kbeval.report.evidence import Evidence, View
 from kbeval.report.page import number, write_page
 from kbeval.report.parts import about_run, config_rows, ledger_rows, provenance_rows
+from kbeval.report.texts import name as named
 from kbeval.scoring.aggregate import aggregate_runs
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.provenance import matched_by
 from kbeval.scoring.scorer import StoredScoring, open_scoring
 from kbeval.storage.source import with_or_without_copy
 from kbeval.util.numbers import rounded
-from kbeval.util.text import counted, shown
+from kbeval.util.text import counted, cut, shown
 
 _FIELDS = ("category", "difficulty", "lang", "tags")
 _MOST_SLICES = 12
@@ -80,14 +81,14 @@ def _page(scoring: StoredScoring, *, redact: bool, skip_bad_rows: bool) -> str:
     evidence = Evidence(scoring, [run], redact=redact)
     queries = _queries(scoring, evidence)
     content = {
-        "title": shown(run.run_id),
+        "title": named(run.run_id, 80),
         "run": about_run(run),
         "headline": next((one for one in numbers if one["long"] == headline), None),
         "lead": _lead(numbers, wanted, headline),
         "queries_total": counted(len(queries), "query", "queries"),
         "counts": [(kind, sum(1 for view in queries if view["kind"] == kind)) for kind in _KINDS],
         "matched": _MATCHED.get(matched_by(aggregate.provenance) or ""),
-        "warnings": [shown(text) for text in (*scored.warnings, *scored.bad_row_warning())],
+        "warnings": [named(text, 1_000) for text in (*scored.warnings, *scored.bad_row_warning())],
         "first": [one for one in numbers if one["long"] in wanted],
         "others": [one for one in numbers if one["long"] not in wanted],
         "abstention": aggregate.abstention,
@@ -169,7 +170,7 @@ class _Values:
                 value, count = self.mean(name, chosen)
                 if count:
                     low, high = self.interval(name, chosen) or (None, None)
-                    rows.append({"name": shown(label), "value": value, "n": count, "low": low, "high": high})
+                    rows.append({"name": cut(shown(label), 28), "value": value, "n": count, "low": low, "high": high})
             if len(rows) > 1:
                 most = sorted(rows, key=lambda row: (-row["n"], row["name"]))[:_MOST_SLICES]
                 kept = sorted(most, key=lambda row: row["name"])
@@ -290,7 +291,7 @@ def _finding(one: Finding) -> Mapping[str, Any]:
         "code": one.code,
         "kind": one.kind,
         "count": one.count,
-        "examples": shown("; ".join(one.examples)) + ("; …" if one.count > len(one.examples) else ""),
-        "advice": shown(one.advice),
+        "examples": named("; ".join(one.examples), 600) + ("; …" if one.count > len(one.examples) else ""),
+        "advice": named(one.advice, 600),
         "is_note": one.is_note,
     }

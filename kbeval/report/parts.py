@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbeval.metrics.model import AggregateMetrics
+from kbeval.report.texts import name
 from kbeval.storage.run_config import config_fields, config_of
 from kbeval.storage.runs import Run
 from kbeval.util.hiding import Hider
@@ -15,10 +16,10 @@ from kbeval.util.text import cut, json_text, shown
 def about_run(run: Run) -> Mapping[str, Any]:
     """What a run is called, and when it was made."""
     return {
-        "id": shown(run.run_id),
-        "suite": shown(run.suite),
-        "created": shown(run.created_at),
-        "commit": None if run.commit_hash is None else shown(run.commit_hash),
+        "id": name(run.run_id),
+        "suite": name(run.suite),
+        "created": name(run.created_at),
+        "commit": None if run.commit_hash is None else name(run.commit_hash),
     }
 
 
@@ -31,12 +32,12 @@ def value_text(value: object) -> str:
 
 def config_rows(run: Run) -> list[list[str]]:
     """The settings of a run, without secrets."""
-    return [[shown(key), value_text(value)] for key, value in sorted(config_fields(config_of(run), Hider()).items())]
+    return [[name(key), value_text(value)] for key, value in sorted(config_fields(config_of(run), Hider()).items())]
 
 
 def ledger_rows(aggregates: Sequence[AggregateMetrics]) -> list[list[str]]:
     """How many rows of each kind the numbers rest on, for each run."""
-    names = dict.fromkeys(name for one in aggregates for name, count in one.ledger.items() if isinstance(count, int))
+    names = dict.fromkeys(key for one in aggregates for key, count in one.ledger.items() if isinstance(count, int))
     return [[name.replace("_", " "), *(value_text(one.ledger.get(name)) for one in aggregates)] for name in names]
 
 

@@ -56,6 +56,11 @@ class Texts:
         return self.add(cut), [place for one in ends for place in _as_utf16(cut, one)]
 
 
+def name(text: str, most: int = 160) -> str:
+    """An id, a path or another name of the data: one line, not too long."""
+    return cut_text(shown(text), most)
+
+
 def without(text: str) -> str:
     """What is shown in place of a text."""
     return f"({len(text):,} characters left out)" if text else ""
@@ -69,7 +74,8 @@ def cut_text(text: str, most: int) -> str:
 def _moved(text: str, ranges: Ranges) -> list[tuple[int, int]]:
     """The same places in the text with its escapes."""
     places = sorted({place for one in ranges for place in one})
-    new, before, length = {}, 0, 0
+    new: dict[int, int] = {}
+    before = length = 0
     for place in places:
         length += len(readable(text[before:place]))
         new[place], before = length, place

@@ -19,9 +19,9 @@ from kbeval.render.table import display_text
 from kbeval.report.charts import FLOWS, Axis, difference_axis
 from kbeval.report.evidence import Evidence, View
 from kbeval.report.page import write_page
-from kbeval.report.parts import about_run, ledger_rows, provenance_rows, sentence
+from kbeval.report.parts import about_run, ledger_rows, provenance_rows, sentence, value_text
+from kbeval.report.texts import name as named
 from kbeval.scoring.scorer import StoredScoring
-from kbeval.util.text import shown
 
 # The most telling first.
 _ORDER = ("regression", "loss", "worse answer", "win", "better answer", "draw")
@@ -75,16 +75,16 @@ def _page(scoring: StoredScoring, report: CompareReport, *, redact: bool) -> str
         for one in [_number(row, axis)]
     ]
     content = {
-        "title": f"{shown(report.run_a)} → {shown(report.run_b)}",
+        "title": f"{named(report.run_a, 80)} → {named(report.run_b, 80)}",
         "runs": [about_run(run) for run in runs],
         "verdict": sentence(words.verdict_sentence(whole)),
         "answer": whole.verdict.answer,
         "detected": _detected(whole.verdict.metric, whole.verdict.evidence, whole.verdict.answer),
         "headline": _headline(report),
         "counts": words.counts_sentence(whole),
-        "matching": shown(words.matching_sentence(report)),
+        "matching": named(words.matching_sentence(report), 1_000),
         "by_span": report.chunker_version_match == FALLBACK,
-        "warnings": [shown(warning) for warning in report.warnings],
+        "warnings": [named(warning, 1_000) for warning in report.warnings],
         "axis": axis,
         "first": [one for one in numbers if one["first"]],
         "others": [one for one in numbers if not one["first"]],
@@ -96,7 +96,7 @@ def _page(scoring: StoredScoring, report: CompareReport, *, redact: bool) -> str
         "unplaced": counts["none"],
         "kinds": [kind for kind in _ORDER if any(view["kind"] == kind for view in queries)],
         "slices": _slices(report),
-        "config": [[display_text(cell) for cell in row] for row in words.config_table(report)[1]],
+        "config": [[value_text(cell) for cell in row] for row in words.config_table(report)[1]],
         "ledger": ledger_rows([whole.aggregate_a, whole.aggregate_b]),
         "provenance": provenance_rows([whole.aggregate_a, whole.aggregate_b]),
         "redact": redact,
@@ -123,8 +123,8 @@ def _view(evidence: Evidence, one: QueryComparison) -> View:
         "kind": _kind(one),
         "flow": "none" if one.matching in (None, "unmatched") else flow,
         "ranks": list(ranks),
-        "note": shown(one.note),
-        "causes": [shown(cause) for cause in one.causes],
+        "note": named(one.note, 400),
+        "causes": [named(cause) for cause in one.causes],
         "matching": one.matching,
     }
 
@@ -196,7 +196,7 @@ def _slices(report: CompareReport) -> Mapping[str, Any] | None:
         return None
     columns, rows = words.slice_table(report)
     return {
-        "by": shown(report.sliced_by or ""),
+        "by": named(report.sliced_by or ""),
         "columns": [column.title for column in columns],
-        "rows": [[display_text(cell) for cell in row] for row in rows],
+        "rows": [[named(display_text(cell)) for cell in row] for row in rows],
     }

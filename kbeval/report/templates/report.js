@@ -142,7 +142,7 @@
       if (hits.length) found.append(make("ol", "hits", ...hits.map((hit, order) => hitElement(hit, anchor, order))));
       if (own.more) found.append(make("p", "aside", `${number(own.more)} more not shown`));
       if (own.answer) found.append(answerElement(own.answer, anchor));
-      if (own.ms !== null) found.append(make("p", "aside", `${own.ms.toFixed(0)} ms`));
+      if (own.took) found.append(make("p", "aside", own.took));
       return found;
     };
 
