@@ -10,6 +10,7 @@ import click
 
 from kbeval.cli import common
 from kbeval.cli.compare import parent_folder
+from kbeval.util.files import check_target, run_file, write_whole
 
 _NAME = "report.html"
 
@@ -50,6 +51,9 @@ def report_command(names: tuple[str, ...], history: bool, **given: Any) -> int: 
         msg = "name one run, two runs to compare, or --history and metrics"
         raise click.UsageError(msg, click.get_current_context())
     settings = common.Settings()
+    if given["output"] is not None:
+        # Before any work is done.
+        check_target(Path(given["output"]), settings.read_files())
     if history:
         page, run_id = _history(settings, names, given), None
     elif len(names) == 2:
@@ -64,8 +68,6 @@ def report_command(names: tuple[str, ...], history: bool, **given: Any) -> int: 
 
 
 def _path(settings: common.Settings, output: str | None, run_id: str | None) -> Path:
-    from kbeval.util.files import run_file
-
     if output is not None:
         return Path(output)
     runs_dir = Path(settings.get("runs_dir") or parent_folder(settings.db()) / "runs")
@@ -73,8 +75,6 @@ def _path(settings: common.Settings, output: str | None, run_id: str | None) -> 
 
 
 def _write(path: Path, page: str, settings: common.Settings) -> None:
-    from kbeval.util.files import write_whole
-
     write_whole(path, page, never=settings.read_files())
     common.note(f"wrote {path}")
 
