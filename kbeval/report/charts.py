@@ -18,7 +18,7 @@ _SHAPES = {
     "better": "M0,-6 L5.5,4 L-5.5,4 Z",
     "worse": "M0,6 L5.5,-4 L-5.5,-4 Z",
     "undecided": "M0,-5 L5,0 L0,5 L-5,0 Z",
-    "plain": "M-4,-4 L4,-4 L4,4 L-4,4 Z",
+    "neutral": "M-4,-4 L4,-4 L4,4 L-4,4 Z",
 }
 
 

@@ -165,7 +165,7 @@ def _number(row: Delta, axis: Axis) -> Mapping[str, Any]:
     if one is not None and one.direction is not None:
         kind = one.direction
     elif one is None or one.better == NEITHER or not one.decides:
-        kind = "plain"
+        kind = "neutral"
     return {
         "name": short_name(row.name),
         "long": row.name,
