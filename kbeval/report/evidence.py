@@ -57,9 +57,9 @@ class Evidence:
         )
 
     def query(self, query_id: str) -> View:
-        """One query, as the page holds it."""
+        """One query, as the page holds it; each can be asked for once."""
         entry = self._golden.get(query_id, {})
-        rows = [self._rows[run.run_id].get(query_id, {}) for run in self._runs]
+        rows = [self._rows[run.run_id].pop(query_id, {}) for run in self._runs]
         question = first_text(
             entry.get("query"), *(row.get("query") for row in rows), *(r.get("question") for r in rows)
         )
@@ -110,8 +110,8 @@ class Evidence:
         failed, error, ms, refused = result
         stored = hits_of(row)
         scored = facts.hits.get(key, [])
-        hits = [self._hit(run, key, hit, stored, entry) for hit in scored]
-        kept = [hit for place, hit in enumerate(hits) if place < MOST_HITS or hit["counts"] == COUNTS]
+        chosen = [hit for place, hit in enumerate(scored) if place < MOST_HITS or self._counts(key, hit[1])]
+        kept = [self._hit(run, key, hit, stored, entry) for hit in chosen]
         ranked = [(rank, stored[position - 1]) for rank, position, *_ in scored if position <= len(stored)]
         return {
             "asked": True,
@@ -119,9 +119,15 @@ class Evidence:
             "ms": ms,
             "took": None if ms is None else f"{ms:,.0f} ms" if abs(ms) < _LONGEST_MS else f"{ms:.3g} ms",
             "hits": kept,
-            "more": len(hits) - len(kept),
+            "more": len(scored) - len(kept),
             "answer": self._answer(key, row, ranked, refused=bool(refused)),
         }
+
+    def _counts(self, key: _Key, position: int) -> bool:
+        """Does a label count the hit, by what decides about its query?"""
+        by_document = self._facts.matching.get(key) == "doc"
+        labels = self._facts.labels.get((*key, position), ())
+        return any(label.counts and (label.kind != "document" or by_document) for label in labels)
 
     def _hit(
         self,
@@ -138,7 +144,7 @@ class Evidence:
         labels = self._facts.labels.get((*key, position), [])
         shared = self._facts.shared.get((*key, position), [])
         by_document = self._facts.matching.get(key) == "doc"
-        is_counted = any(label.counts and (label.kind != "document" or by_document) for label in labels)
+        is_counted = self._counts(key, position)
         ranges = marked_ranges(text or "", shared)
         if not ranges and text is not None:
             expected = [self._chunks.text(label.label) for label in labels if label.kind == "chunk"]

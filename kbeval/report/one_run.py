@@ -28,6 +28,7 @@ from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.provenance import matched_by
 from kbeval.scoring.scorer import StoredScoring, open_scoring
 from kbeval.storage.source import with_or_without_copy
+from kbeval.util.garbage import no_garbage_collection
 from kbeval.util.numbers import rounded
 from kbeval.util.text import counted, cut, shown
 
@@ -59,7 +60,7 @@ def one_run_page(
     options = options or OneRunOptions()
 
     def write(scoring_options: ScoreOptions) -> str:
-        with open_scoring(db, golden, [run_id], scoring_options) as scoring:
+        with open_scoring(db, golden, [run_id], scoring_options) as scoring, no_garbage_collection():
             return _page(scoring, redact=options.redact, skip_bad_rows=options.skip_bad_rows)
 
     return with_or_without_copy(options.scoring, write)

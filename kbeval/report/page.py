@@ -42,6 +42,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
     )
     environment.filters |= {"shown": shown, "number": number, "minus": minus}
     environment.globals |= {"charts": charts, "segments": segments}

@@ -22,6 +22,7 @@ from kbeval.report.page import write_page
 from kbeval.report.parts import about_run, ledger_rows, provenance_rows, sentence, value_text
 from kbeval.report.texts import name as named
 from kbeval.scoring.scorer import StoredScoring
+from kbeval.util.garbage import no_garbage_collection
 
 # The most telling first.
 _ORDER = ("regression", "loss", "worse answer", "win", "better answer", "draw")
@@ -47,7 +48,8 @@ def two_runs_page(  # noqa: PLR0913  (as compare_runs)
     """The page, and the report that it shows. Raises what `compare_runs` raises."""
 
     def write(scoring: StoredScoring, report: CompareReport) -> tuple[str, CompareReport]:
-        return _page(scoring, report, redact=redact), report
+        with no_garbage_collection():
+            return _page(scoring, report, redact=redact), report
 
     return compare_and(a, b, write, db=db, golden=golden, options=options or CompareOptions())
 

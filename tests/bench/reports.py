@@ -17,6 +17,15 @@ from kbeval.engine.relations import read_sql
 HITS, CHARACTERS = 10, 500
 
 
+def rows(folder: Path) -> list[list[str]]:
+    """For a thousand and for ten thousand queries."""
+    found = []
+    for queries in (1_000, 10_000):
+        seconds, size, opened = measured(folder / str(queries), queries)
+        found.append([f"{queries:,} queries", f"{seconds:.2f}", f"{size:,}", f"{opened:.2f}"])
+    return found
+
+
 def make_texts(folder: Path, queries: int) -> Path:
     """Two runs over chunks of 500 characters, twice as many chunks as queries; words as frequent as in a language."""
     folder.mkdir(parents=True, exist_ok=True)
