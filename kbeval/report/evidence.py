@@ -149,8 +149,12 @@ class Evidence:
         if not ranges and text is not None:
             expected = [self._chunks.text(label.label) for label in labels if label.kind == "chunk"]
             ranges = common_lines(text, [one for one in expected if one is not None and one != text])
-        if not ranges and any(label.kind == "support" and label.counts for label in labels):
-            ranges = found_words(text or "", [word for one in entry["gold_supports"] for word in one["snippets"]])
+        if not ranges:
+            # As in the golden file: supports are numbered from 0.
+            supports = [int(label.label.split()[-1]) for label in labels if label.kind == "support" and label.counts]
+            ranges = found_words(
+                text or "", [word for one in supports for word in entry["gold_supports"][one]["snippets"]]
+            )
         number, marks = (None, []) if text is None else self.texts.marked(text, ranges)
         spans = next(
             filter(None, map(spans_of, (places, hit.get("source_spans"), known_spans, hit.get("citation")))), []

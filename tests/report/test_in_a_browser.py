@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from kbeval.cli import run
+from tests.bench.reports import make_texts
 from tests.report.hostile import ALL, RUN_A, RUN_B, make_hostile
 from tests.support.browser import accessibility_faults, browser  # noqa: F401  (a fixture)
 
@@ -195,6 +196,34 @@ def test_search_filters_and_order_choose_from_the_list(opened: Open) -> None:
     ranks = [text.split(" → ")[0] for text in page.locator("#list .ranks").all_inner_texts()]
     numbers = [float("inf") if rank == "–" else int(rank) for rank in ranks]
     assert numbers == sorted(numbers, reverse=True)
+
+
+def test_a_long_list_has_pages(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+    make_texts(tmp_path, 120)
+    files = ["--db", str(tmp_path / "kb.db"), "--golden", str(tmp_path / "golden.json")]
+    assert run(["report", "a", "b", *files, "-o", str(tmp_path / "r.html")]) == 0
+    page = browser.new_page()
+    page.goto((tmp_path / "r.html").as_uri())
+    status = page.locator("#status")
+    expect(status).to_have_text("1–50 of 120 queries")
+    expect(page.get_by_role("button", name="Previous")).to_be_disabled()
+    first = page.locator("#list .qid").all_inner_texts()
+    page.get_by_role("button", name="Next").click()
+    expect(status).to_have_text("51–100 of 120 queries")
+    expect(page.locator(SUMMARY).first).to_be_focused()
+    page.get_by_role("button", name="Next").click()
+    expect(status).to_have_text("101–120 of 120 queries")
+    last = page.locator("#list .qid").all_inner_texts()
+    assert len(last) == 20
+    assert not set(first) & set(last)
+    # A link leads to the page of its query; an open query stays open.
+    page.evaluate("id => { location.hash = '#q-' + id; }", first[7])
+    expect(status).to_have_text("1–50 of 120 queries")
+    expect(page.locator(f"[id='q-{first[7]}'] .detail")).to_be_visible()
+    page.get_by_role("button", name="Next").click()
+    page.get_by_role("button", name="Previous").click()
+    expect(page.locator(f"[id='q-{first[7]}'] .detail")).to_be_visible()
+    page.close()
 
 
 def test_everything_can_be_done_with_the_keyboard(opened: Open) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+import subprocess
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -123,6 +126,16 @@ def test_where_it_is_written(in_demo: Path, capsys: pytest.CaptureFixture[str]) 
     for name in (*before, "kb.db-wal", "kb.db-journal", "kb.db.kbeval-cache/x", "runs", "/nowhere/\0"):
         assert run(["report", "latest", "-o", name]) == 2, name
     assert {name: Path(name).read_bytes() for name in before} == before
+
+
+def test_it_is_opened_in_the_browser_of_the_system(in_demo: Path) -> None:
+    browser = in_demo / "browser"
+    browser.write_text('#!/bin/sh\nprintf %s "$1" > opened\n')
+    browser.chmod(0o755)
+    command = [sys.executable, "-m", "kbeval", "report", "latest", "-o", "a b.html", "--open"]
+    environment = {**os.environ, "BROWSER": f"{browser} %s"}
+    subprocess.run(command, check=True, capture_output=True, env=environment)
+    assert Path("opened").read_text() == (in_demo / "a b.html").as_uri()
 
 
 @pytest.mark.parametrize(
