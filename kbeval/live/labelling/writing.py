@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from kbeval.errors import GoldenError, UsageError
-from kbeval.golden import Golden, load_golden, no_garbage_collection
+from kbeval.golden import Golden, load_golden
 from kbeval.golden.editing import (
     REMOVED,
     Document,
@@ -37,6 +37,7 @@ from kbeval.golden.writing_values import is_bare
 from kbeval.live.labelling.changes import ConflictError, Same, changes_of, form_of, usual_form
 from kbeval.storage.labels import ENTRY, HELD, PENDING, REFUSED, WRITTEN, Decision, LabelStore
 from kbeval.util.files import write_whole
+from kbeval.util.garbage import no_garbage_collection
 from kbeval.util.locks import take_lock
 
 _PATIENCE_SECONDS = 10.0
