@@ -211,6 +211,32 @@ def test_runs_with_little_in_them(workspace: Workspace, tmp_path: Path, capsys: 
     assert run(["report", "some", "broken", *files, "--skip-bad-rows", "--slices", "category"]) == 0
 
 
+def test_a_history_shows_what_changed_and_what_does_not_settle(workspace: Workspace) -> None:
+    workspace.add_golden(
+        {"id": "flaky", "expected_chunk_ids": ["c1"]},
+        {"id": "lost", "query": "Where is it?", "expected_chunk_ids": ["c2"], "category": "places"},
+    )
+    for day, chunk in enumerate(("c1", "x", "c1", "c1"), start=1):
+        rows = {"flaky": {"hits_top_k": hits(chunk)}, "lost": {"hits_top_k": hits("y")}}
+        workspace.add_run(f"run{day}", rows, created_at=f"2026-01-0{day}", chunker="md@2" if day == 4 else "md@1")
+    files = ["--db", str(workspace.db), "--golden", str(workspace.golden)]
+    assert run(["score", "--all", *files]) == 0
+    assert run(["report", "--history", "mrr", *files, "-o", "h.html"]) == 0
+    text = Path("h.html").read_text()
+    flaky, never = text.partition("Found, lost and found again")[2].split("Never found")
+    assert re.search(r'<th scope="row">suite</th><td>flaky</td><td>what is flaky\?</td><td>4</td><td>3</td>', flaky)
+    assert "lost</td>" not in flaky
+    assert re.search(r'<th scope="row">lost</th><td>Where is it\?</td><td>places</td><td>4</td>', never)
+    # One mark where the chunker changed, at the place of the fourth of four runs, and a line of the table.
+    assert text.count('<line class="change') == 1
+    assert re.search(r'<line class="change \w+" x1="87.5%"', text)
+    assert "chunker_version md@1 → md@2" in text
+    # The four values, and the lines between those that compare.
+    assert text.count('<circle class="series s0" cx=') == 4
+    assert run(["report", "--history", "mrr", *files, "-o", "h.html", "--redact", "--suite", "suite"]) == 0
+    assert "Where is it?" not in Path("h.html").read_text()
+
+
 # --- parts -----------------------------------------------------------------------------------------
 
 
