@@ -20,6 +20,7 @@ from kbeval.report.differences import MOST_WORDS, ONLY_HERE, SAME, word_differen
 from kbeval.report.marks import Shared, common_lines, found_words, marked_ranges
 from kbeval.report.texts import Texts, link, segments
 from kbeval.util.text import readable
+from tests.bench.reports import make_texts
 from tests.report.hostile import EVERY, LONG
 from tests.support.workspace import Workspace, answer, hits
 
@@ -126,6 +127,21 @@ def test_where_it_is_written(in_demo: Path, capsys: pytest.CaptureFixture[str]) 
     for name in (*before, "kb.db-wal", "kb.db-journal", "kb.db.kbeval-cache/x", "runs", "/nowhere/\0"):
         assert run(["report", "latest", "-o", name]) == 2, name
     assert {name: Path(name).read_bytes() for name in before} == before
+
+
+def test_a_thousand_queries_take_about_a_megabyte(tmp_path: Path) -> None:
+    make_texts(tmp_path, 1_000)
+    files = ["--db", str(tmp_path / "kb.db"), "--golden", str(tmp_path / "golden.json")]
+    assert run(["report", "a", "b", *files, "-o", "r.html"]) == 0
+    assert Path("r.html").stat().st_size < 1_100_000
+    data = data_of(Path("r.html"))
+    assert len(data["queries"]) == 1_000
+    assert all(len(hits_of(data, side)) == 10 for view in data["queries"] for side in view["sides"])
+    # Each text once, and all of it.
+    assert len(set(data["texts"])) == len(data["texts"])
+    assert sum(len(text) == 500 for text in data["texts"]) > 1_990
+    text = Path("r.html").read_text()
+    assert re.search(r"Without JavaScript this page shows \d+ of 1,000 queries in full, and lists 500", text)
 
 
 def test_it_is_opened_in_the_browser_of_the_system(in_demo: Path) -> None:
