@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 _MOST = 1_000_000
 
 
+class _Temperature(click.ParamType[float | str]):
+    """A number from 0 to 2, or `none`."""
+
+    name = "temperature"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        if value == "none":
+            return "none"
+        return click.FloatRange(0, 2)(value, param, ctx)
+
+
 # Who judges, by what, and for how much.
 _OPTIONS = (
     click.option(
@@ -29,8 +40,18 @@ _OPTIONS = (
         "--judge-base-url", metavar="URL", help="address of the judge's server, e.g. http://localhost:11434/v1"
     ),
     click.option(
-        "--judge-temperature", type=click.FloatRange(0, 2), default=0.0, help="sampling temperature, 0 by default"
+        "--judge-temperature",
+        type=_Temperature(),
+        metavar="N|none",
+        help="sampling temperature; none: send none, for models that refuse it  [0]",
     ),
+    click.option(
+        "--judge-max-tokens",
+        type=click.IntRange(1, _MOST),
+        metavar="N",
+        help="tokens of a reply at most, with the thoughts of models that think  [2000]",
+    ),
+    click.option("--judge-ca-file", metavar="FILE", help="certificates to trust besides the usual ones, for https"),
     click.option(
         "--rubric",
         "rubrics",
@@ -131,7 +152,8 @@ def _options(settings: common.Settings, flags: Mapping[str, Any], progress: comm
     from kbeval.live.prices import read_prices
     from kbeval.live.rubrics import load_rubrics
     from kbeval.live.sending import Policy
-    from kbeval.live.wire import parse_judge
+    from kbeval.live.trust import checked_ca_file
+    from kbeval.live.wire import MOST_TOKENS, parse_judge
 
     table = settings.config.get("judge") or {}
     model = flags["judge_model"] or table.get("model")
@@ -140,28 +162,37 @@ def _options(settings: common.Settings, flags: Mapping[str, Any], progress: comm
         raise UsageError(msg)
     # An address in the file belongs to the model in the file.
     base_url = flags["judge_base_url"] or (None if flags["judge_model"] else table.get("base_url"))
-    temperature = flags["judge_temperature"]
-    # Whole numbers are sent as such.
-    temperature = int(temperature) if temperature == int(temperature) else temperature
+    folder = settings.config.path.parent if settings.config.path else Path()
+    temperature = _temperature(flags["judge_temperature"], table.get("temperature"))
+    most = flags["judge_max_tokens"] or table.get("max_tokens") or MOST_TOKENS
+    trusted = flags["judge_ca_file"] or (str(folder / table["ca_file"]) if "ca_file" in table else None)
     second = flags["second_judge_model"] or (table.get("second_model") if flags["spot_check"] else None)
     second_url = flags["second_judge_base_url"] or (None if second is None else _same_server(second, base_url))
-    folder = settings.config.path.parent if settings.config.path else Path()
     rubrics = flags["rubrics"] or [_in(folder, name) for name in table.get("rubrics", ())]
     return JudgeOptions(
-        judge=parse_judge(model, base_url, temperature),
+        judge=parse_judge(model, base_url, temperature, most),
         rubrics=load_rubrics(rubrics),
         allow_cut_context=flags["allow_cut_context"],
         prices=read_prices(settings.config.get("prices") or {}, str(settings.config.path)),
         max_cost=flags["max_cost"],
         concurrency=flags["concurrency"],
         rate=flags["rate"],
-        policy=Policy(timeout=flags["timeout"]),
+        policy=Policy(timeout=flags["timeout"], ca_file=checked_ca_file(trusted, "--judge-ca-file")),
         reading=settings.score_options(on_step=progress.step),
         suite=settings.get("suite"),
         spot_check=flags["spot_check"] or 0,
-        second_judge=None if second is None else parse_judge(second, second_url, temperature),
+        second_judge=None if second is None else parse_judge(second, second_url, temperature, most),
         seed=flags["seed"],
     )
+
+
+def _temperature(given: float | str | None, configured: float | str | None) -> float | None:
+    """What to send; None: nothing. Whole numbers are sent as such."""
+    found = given if given is not None else configured
+    if found == "none":
+        return None
+    number = float(found or 0)
+    return int(number) if number == int(number) else number
 
 
 def _same_server(model: str, base_url: str | None) -> str | None:

@@ -9,9 +9,10 @@ import time
 import pytest
 
 from kbeval.live.environment import Secrets
+from kbeval.live.exchange import Response, json_request
 from kbeval.live.limits import Limit
 from kbeval.live.progress import Progress
-from kbeval.live.sending import Policy, Response, Sender, json_request
+from kbeval.live.sending import Policy, Sender
 from kbeval.live.working import Crew, run_async
 from tests.support.live_server import LiveServer
 
@@ -44,7 +45,7 @@ def new_limit(ceiling: int, rate: float | None = None) -> Limit:
 def test_it_starts_low_and_grows_to_the_ceiling() -> None:
     with LiveServer(delay=0.05) as server:
         limit = new_limit(24)
-        assert limit.concurrency == 4
+        assert [new_limit(most).concurrency for most in (1, 4, 16, 24, 32, 1_000)] == [1, 4, 4, 6, 8, 10]
         ask_many(server.url, 200, limit)
         assert limit.concurrency == 24
         assert server.counts()["most_at_once"] <= 24
