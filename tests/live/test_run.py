@@ -303,6 +303,7 @@ def test_ctrl_c_stops_sending_and_says_how_to_resume(place: Place, server: LiveS
     assert process.returncode == 130, err
     assert "interrupted" in err
     assert "continue with 'kbeval run --resume r'" in err
+    assert not (place.folder / "kb.db-journal").exists()
     sent = server.counts()["requests"] - before
     # What was in flight was waited for and is stored.
     assert place.rows("SELECT COUNT(*) FROM kbeval_attempts WHERE error_kind IS NULL") == [(sent,)]
