@@ -28,6 +28,7 @@ COMMANDS = {
     "pipeline": "kbeval.cli.pipeline",
     "score": "kbeval.cli.score",
     "compare": "kbeval.cli.compare",
+    "report": "kbeval.cli.report",
     "runs": "kbeval.cli.runs",
     "show": "kbeval.cli.show",
     "judge": "kbeval.cli.judge",

@@ -23,7 +23,7 @@ from kbeval.engine.session import Session
 from kbeval.render.table import Column, render
 from kbeval.scoring.aggregate import aggregate_runs, run_totals
 from kbeval.scoring.scorer import open_scoring
-from tests.bench import chunkers, plain_scorer, sending, start_up
+from tests.bench import chunkers, plain_scorer, reports, sending, start_up
 from tests.bench.data import make_database, make_history
 from tests.bench.traces import make_traces
 
@@ -42,6 +42,11 @@ def main() -> None:
         kernel(folder)
         chunkers.report_on(folder / "chunkers")
         live(folder / "live")
+        table(
+            "kbeval report A B: 10 hits of 500 characters per query and run",
+            ["what", "seconds", "bytes", "seconds until it is open"],
+            reports.rows(folder / "reports"),
+        )
 
 
 # --- live: requests to a server -------------------------------------------------------------------------
