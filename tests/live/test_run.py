@@ -18,7 +18,9 @@ from tests.support.live_server import LiveServer
 
 def test_a_run_holds_what_the_expressions_found(place: Place, server: LiveServer) -> None:
     place.http(server.url)
-    code, out, err = place.run_apart("run", "--run-id", "r1", "--k", "3", "--suite", "nightly", "--description", "first try")
+    code, out, err = place.run_apart(
+        "run", "--run-id", "r1", "--k", "3", "--suite", "nightly", "--description", "first try"
+    )
     assert (code, out) == (0, "r1\n")
     assert "stored run r1: 5 queries, 0 errors" in err
     rows = place.results("r1")
