@@ -18,7 +18,9 @@ from tests.support.live_server import LiveServer
 
 def test_a_run_holds_what_the_expressions_found(place: Place, server: LiveServer) -> None:
     place.http(server.url)
-    code, out, err = place.run("run", "--run-id", "r1", "--k", "3", "--suite", "nightly", "--description", "first try")
+    code, out, err = place.run_apart(
+        "run", "--run-id", "r1", "--k", "3", "--suite", "nightly", "--description", "first try"
+    )
     assert (code, out) == (0, "r1\n")
     assert "stored run r1: 5 queries, 0 errors" in err
     rows = place.results("r1")
@@ -303,6 +305,7 @@ def test_ctrl_c_stops_sending_and_says_how_to_resume(place: Place, server: LiveS
     assert process.returncode == 130, err
     assert "interrupted" in err
     assert "continue with 'kbeval run --resume r'" in err
+    assert not (place.folder / "kb.db-journal").exists()
     sent = server.counts()["requests"] - before
     # What was in flight was waited for and is stored.
     assert place.rows("SELECT COUNT(*) FROM kbeval_attempts WHERE error_kind IS NULL") == [(sent,)]
