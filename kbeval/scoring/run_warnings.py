@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from kbeval.scoring.aggregate import Scored
     from kbeval.scoring.scorer import Scoring
 
-# For each number of a run: what it is made of (mostly one exact sum), how many queries have it, and how many do not.
+# For each number of a run: what it is made of (a count, or percentiles and a sum in units of the 15th decimal), how
+# many queries have it, and how many do not.
 Totals = dict[str, tuple[list[Any], int, int]]
 
 
