@@ -30,6 +30,7 @@ LONG = {
     "cli": "demo cli_compare cli_explain cli_history cli_nightly cli_sql show_query sql_prompt",
     "compare": "compare gates",
     "database": "host_program never_opened process",
+    "engine": "second_engine",
     "explore": "checks explain explore sql_safety unmet_labels views views_against_oracle",
     "live": "at_a_terminal judging limits pipeline run secrets targets",
     "metrics": "plain_expressions",
