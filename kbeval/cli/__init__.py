@@ -32,6 +32,7 @@ COMMANDS = {
     "runs": "kbeval.cli.runs",
     "show": "kbeval.cli.show",
     "judge": "kbeval.cli.judge",
+    "label": "kbeval.cli.label",
     "sql": "kbeval.cli.sql",
     "metrics": "kbeval.cli.metrics",
     "explain": "kbeval.cli.metrics",

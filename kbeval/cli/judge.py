@@ -12,6 +12,7 @@ from kbeval.cli import common
 from kbeval.util.text import counted, shown
 
 if TYPE_CHECKING:
+    from kbeval.live.agreement import Agreement
     from kbeval.live.judging import Estimate, JudgeOptions, JudgeReport, Plan, SpotCheck
     from kbeval.render.table import Cell
 
@@ -86,6 +87,9 @@ def judge_options(command: common.Command) -> common.Command:
 @click.command("judge")
 @click.argument("run")
 @judge_options
+@click.option(
+    "--agreement", "with_people", is_flag=True, help="show how far the judge agrees with people; asks nothing"
+)
 @click.option("--dry-run", is_flag=True, help="show what would be asked and what it would cost; send nothing")
 @click.option("--seed", type=int, default=0, help="chooses the answers of --spot-check")
 @click.option("--concurrency", type=click.IntRange(1, 1000), default=16, help="most requests at once, 16 by default")
@@ -98,7 +102,7 @@ def judge_options(command: common.Command) -> common.Command:
 @common.golden_option
 @common.format_option
 @common.engine_options
-def judge_command(run: str, form: str, *, dry_run: bool, **flags: Any) -> int:  # noqa: ANN401  (click's options)
+def judge_command(run: str, form: str, *, dry_run: bool, with_people: bool, **flags: Any) -> int:  # noqa: ANN401  (click's options)
     """Have a language model judge the answers of a run.
 
     Every answer that is not a refusal gets a score for groundedness (is every claim supported by the context?) and for
@@ -112,6 +116,8 @@ def judge_command(run: str, form: str, *, dry_run: bool, **flags: Any) -> int:  
     from kbeval.live.judging import estimate, judge_run, refuse_cut_context
 
     database = Path(common.Settings().db())
+    if with_people:
+        return _print_people(database, run, form)
     with common.Progress() as progress:
         plan = judge_plan(run, flags, progress)
     if dry_run:
@@ -120,6 +126,49 @@ def judge_command(run: str, form: str, *, dry_run: bool, **flags: Any) -> int:  
         return 0
     _print(judge_run(database, plan, Environment()), form)
     return 0
+
+
+def _print_people(database: Path, run: str, form: str) -> int:
+    """The scores of people, given with 'kbeval label --as-judge', next to the judge's."""
+    from kbeval.live.labelling.answers import people_and_judge
+    from kbeval.render.table import Column
+
+    with common.Progress() as progress:
+        found = people_and_judge(database, run, common.Settings().score_options(on_step=progress.step))
+    if form == "json":
+        common.print_json(found.to_dict())
+        return 0
+    columns = [
+        Column("rubric"),
+        Column("judge"),
+        Column("person"),
+        Column("pairs", right=True),
+        Column("exact", right=True),
+        Column("within_one", "within one", right=True),
+        Column("mean_shift", "shift", right=True),
+        Column("kappa", right=True),
+        Column("interval", "95 % interval"),
+    ]
+    rows: list[list[Cell]] = [
+        [row.rubric, row.judge, row.person, *_agreement_cells(row.agreement)] for row in found.rows
+    ]
+    common.print_table(columns, rows, form)
+    for rubric, (people, value, interval) in found.people.items():
+        if people > 1:
+            spread = "" if interval is None else f", 95 % interval {interval[0]:.2f} to {interval[1]:.2f}"
+            alpha = "is not defined" if value is None else f"is {value:.4f}{spread}"
+            common.note(f"{rubric}: among {people} people, Krippendorff's alpha (ordinal) {alpha}")
+    if not found.rows:
+        missing = "no judge scored it" if found.people else "no one scored its answers"
+        common.note(
+            f"nothing to compare in run {found.run_id}: {missing}; see 'kbeval label --as-judge {found.run_id}'"
+        )
+    return 0
+
+
+def _agreement_cells(one: Agreement) -> list[Cell]:
+    interval = None if one.interval is None else f"{one.interval[0]:.2f} to {one.interval[1]:.2f}"
+    return [one.pairs, one.exact, one.within_one, one.mean_shift, one.kappa, interval]
 
 
 def judge_plan(run: str, flags: Mapping[str, Any], progress: common.Progress) -> Plan:
@@ -274,18 +323,7 @@ def _print_spot_check(found: SpotCheck, form: str) -> None:
         Column("kappa", right=True),
         Column("interval", "95 % interval"),
     ]
-    rows: list[list[Cell]] = [
-        [
-            name,
-            one.pairs,
-            one.exact,
-            one.within_one,
-            one.mean_shift,
-            one.kappa,
-            None if one.interval is None else f"{one.interval[0]:.2f} to {one.interval[1]:.2f}",
-        ]
-        for name, one in found.agreements.items()
-    ]
+    rows: list[list[Cell]] = [[name, *_agreement_cells(one)] for name, one in found.agreements.items()]
     click.echo()
     if form == "table":
         click.echo(common.paint(shown(f"spot check of {counted(found.answers, 'answer')} by {found.judge}"), "bold"))

@@ -296,7 +296,8 @@ class _Compare:
     def _pairs(self, scoring: Scoring) -> tuple[list[str], dict[str, Pairs]]:
         """The values of the queries that count in both runs, metric by metric, in the order of the query ids."""
         columns = _tested_columns(scoring, self.options.only)
-        values = ", ".join(f'a."{name}", b."{name}"' for name, _ in columns)
+        quoted = [scoring.session.quoted(name) for name, _ in columns]
+        values = ", ".join(f"a.{name}, b.{name}" for name in quoted)
         scoring.session.need("tested_queries")
         found = scoring.session.execute(
             f"SELECT t.query_id, t.cluster_no, {values} FROM tested_queries AS t"

@@ -23,7 +23,7 @@ from kbeval.engine.session import Session
 from kbeval.render.table import Column, render
 from kbeval.scoring.aggregate import aggregate_runs, run_totals
 from kbeval.scoring.scorer import open_scoring
-from tests.bench import chunkers, plain_scorer, reports, sending, start_up
+from tests.bench import chunkers, plain_scorer, pooling, reports, sending, start_up
 from tests.bench.data import make_database, make_history
 from tests.bench.traces import make_traces
 
@@ -47,6 +47,19 @@ def main() -> None:
             ["what", "seconds", "bytes", "seconds until it is open"],
             reports.rows(folder / "reports"),
         )
+        labelling(folder / "pool")
+
+
+# --- labelling: the pool of all runs ---------------------------------------------------------------------
+
+
+def labelling(folder: Path) -> None:
+    pooled, scored, candidates = pooling.measure(*pooling.make(folder, runs=200, queries=5_000, hits=10))
+    table(
+        f"kbeval label: 5,000 queries, 200 runs of 10 hits, {candidates:,} candidates",
+        ["what", "seconds", "ratio"],
+        [["score all runs", f"{scored:.1f}", "1.0"], ["pool", f"{pooled:.1f}", f"{pooled / scored:.2f}"]],
+    )
 
 
 # --- live: requests to a server -------------------------------------------------------------------------
