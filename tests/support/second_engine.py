@@ -85,6 +85,10 @@ def running_sail(folder: Path) -> Iterator[Sail]:
     """A server for as long as the block."""
     from pyspark.sql import SparkSession
 
+    main = sys.modules["__main__"]
+    if not hasattr(main, "__file__"):
+        # Without it, as in processes of pytest-xdist, the client takes the program for a doctest of its own.
+        main.__file__ = __file__
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
