@@ -27,6 +27,7 @@ GRAINS = {
     "per_expected_hit": "one row per hit that some label expects",
     PER_QUERY: "one row per query",
     "per_judgement": "one row per judgement of an answer",
+    "per_label": "one row per judged chunk, found or not",
 }
 JUDGE = "judge_"
 # Their scores have metric files of their own.
