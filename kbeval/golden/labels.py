@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from kbeval.golden import scalars, spans
 from kbeval.golden.reading import Entry
 from kbeval.golden.scalars import Value, WrongError
+from kbeval.util.numbers import MAX_GRADE
 from kbeval.util.text import did_you_mean
 
 SPELLINGS = {"qid": "id", "question": "query", "gold_citations": "expected_chunk_ids"}
@@ -18,8 +19,6 @@ _IDS = ("id", "qid", OTHER_ID)
 _OF_SPANS = "expected_spans."
 
 _MAX_WARNINGS = 20
-# So that sums of gains stay exact.
-MAX_GRADE = 10**9
 
 Fault = tuple[int, str]
 

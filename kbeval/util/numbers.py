@@ -17,6 +17,8 @@ FIXED_POINT = f"DECIMAL(30, {SCALE})"
 LARGEST = 1e15
 DECIMALS = 4
 TIE = 10 ** (SCALE - 13)
+# No grade of relevance is larger, so that sums of gains stay exact.
+MAX_GRADE = 10**9
 # Sizes are summed as floats; a hit with exactly the required overlap must not fail because of rounding.
 OVERLAP_TOLERANCE = 1e-9
 
