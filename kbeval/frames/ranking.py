@@ -155,10 +155,15 @@ def _refuse_repeats(frame: pl.DataFrame, coded: _Coded, hashes: NDArray[np.uint6
     )
     # Different documents may have one hash, so the documents themselves decide.
     if counts.item():
-        found = frame.group_by(QUERY, DOC).len().filter(pl.col("len") > 1).sort(QUERY, DOC).head(1)
-        for query, doc, count in found.iter_rows():
-            msg = f"{what} has document {cut(doc, 60)!r} {count} times for query {cut(query, 60)!r}; keep one"
-            raise UsageError(msg)
+        refuse_repeats(frame, what)
+
+
+def refuse_repeats(frame: pl.DataFrame, what: str) -> None:
+    """Refuse a document that one query has more than once; `frame` has the columns query_id and doc_id."""
+    found = frame.group_by(QUERY, DOC).len().filter(pl.col("len") > 1).sort(QUERY, DOC).head(1)
+    for query, doc, count in found.iter_rows():
+        msg = f"{what} has document {cut(doc, 60)!r} {count} times for query {cut(query, 60)!r}; keep one"
+        raise UsageError(msg)
 
 
 def _same_documents(  # noqa: PLR0913, PLR0917  (both sides of a join)

@@ -61,6 +61,16 @@ def read_trec_run(path: str | os.PathLike[str]) -> TrecRun:
     return TrecRun(found.select(QUERY, DOC, SCORE), str(tag))
 
 
+def read_trec_lines(path: str | os.PathLike[str]) -> pl.DataFrame:
+    """Every column of a run file, as text but for the score: query, Q0, document, rank, score, tag."""
+    data = _read(path)
+    read_trec_run(path)
+    lines = (line.split() for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") if not line.startswith(b"#"))
+    rows = [tuple(map(bytes.decode, fields)) for fields in lines if fields]
+    frame = pl.DataFrame(rows, schema=dict.fromkeys(_RUN, pl.String), orient="row")
+    return frame.with_columns(pl.col("score").cast(pl.Float64))
+
+
 def read_trec_qrels(path: str | os.PathLike[str]) -> pl.DataFrame:
     """Read judgements: query_id, doc_id, grade. Grades are whole numbers."""
     data = _read(path)
