@@ -231,27 +231,15 @@ CREATE MACRO says_where(s) AS
         ) IS NOT NULL
     );
 
--- A list of spans as it is, where at least one of them says something; null where none does. A caption says that it
--- is one, and has no position.
-CREATE MACRO n_usable_spans(j) AS len(list_filter(spans_in(j), lambda s: s.kind = 'caption' OR is_place(s)));
-CREATE MACRO usable_spans(j) AS CASE WHEN n_usable_spans(j) > 0 THEN CAST(j AS VARCHAR) END;
+-- How many spans of a list say something. A caption says that it is one, and has no position.
+CREATE MACRO n_usable(spans) AS len(list_filter(spans, lambda s: s.kind = 'caption' OR is_place(s)));
 
--- Are two chunks of one id at different places? What is not known contradicts nothing, and spelling does not matter.
-CREATE MACRO stands_elsewhere(a_doc, a_spans, b_doc, b_spans) AS
-    CASE
-        WHEN COALESCE(a_doc <> b_doc, false)                                               THEN true
-        WHEN a_spans IS NULL OR b_spans IS NULL OR a_spans = b_spans         THEN false
-        WHEN usable_spans(a_spans) IS NULL OR usable_spans(b_spans) IS NULL  THEN false
-        ELSE CAST(spans_in(a_spans) AS VARCHAR) <> CAST(spans_in(b_spans) AS VARCHAR)
-    END;
+-- A position as text: the same for the same place, however it is spelt.
+CREATE MACRO box_text(axis, low, high, bottom, top) AS concat_ws(' ', axis, low, high, bottom, top);
 
--- Is there a span in a list that says nothing, or something else than a list? Nothing at all is not a fault.
-CREATE MACRO has_bad_spans(j) AS
-    CASE
-        WHEN j IS NULL OR CAST(j AS VARCHAR) = 'null' THEN false
-        WHEN spans_in(j) IS NULL                      THEN true
-        ELSE n_usable_spans(j) < len(spans_in(j))
-    END;
+-- Are two chunks of one id at different places? What is not known contradicts nothing.
+CREATE MACRO stands_elsewhere(a_doc, a_place, b_doc, b_place) AS
+    COALESCE(a_doc <> b_doc, false) OR COALESCE(a_place <> b_place, false);
 
 -- The hits of a stored row with what they state about their place; null if there are none.
 CREATE MACRO hits_in(j) AS
@@ -262,9 +250,9 @@ CREATE MACRO hits_in(j) AS
         }]
     }')).hits_top_k;
 
--- The span of a citation as a list of one; null where it is not a position.
-CREATE MACRO citation_text(citation) AS
-    CASE WHEN CAST(citation AS VARCHAR) LIKE '{%' THEN usable_spans('[' || CAST(citation AS VARCHAR) || ']') END;
+-- The span of a citation as a list of one; null where there is none.
+CREATE MACRO cited_span(citation) AS
+    CASE WHEN CAST(citation AS VARCHAR) LIKE '{%' THEN '[' || CAST(citation AS VARCHAR) || ']' END;
 
 -- Was a text cut to 200 characters when it was stored? Then it says nothing about what the rest holds, or how long it is.
 CREATE MACRO is_cut_text(t) AS t IS NULL OR (ends_with(t, '...') AND length(t) BETWEEN 200 AND 203);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import marshal
+import mmap
 import os
 import signal
 import socket
@@ -57,6 +58,8 @@ class Process:
         self._popen: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
         self.arena: int | None = None
+        # The parts of it that are mapped, by offset and size.
+        self.maps: dict[tuple[int, int], mmap.mmap] = {}
         # Shared memory that was read, and streams that are no longer needed; sent with the next request. Any thread may
         # append to them at any time, even in the middle of a request (garbage collection).
         self.freed: collections.deque[int] = collections.deque()
@@ -161,6 +164,8 @@ class Process:
         _LIVE.discard(self)
         channel, self._channel = self._channel, None
         arena, self.arena = self.arena, None
+        # A batch that is still in use keeps its own map alive.
+        self.maps.clear()
         popen, self._popen = self._popen, None
         is_ours = self._owner == os.getpid()
         if channel is not None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _FORMATS = {"text": b"U", "integer": b"l"}
 _FAILURE = re.compile(r"\[stream (\d+)\]")
 _MOST_FAILURES = 100
+_MOST_MAPS = 100
 
 Explain = Callable[[DatabaseError], DatabaseError]
 
@@ -175,8 +176,14 @@ class _Batch:
         if process.arena is None:
             msg = "the database is closed"
             raise ProcessEndedError(msg)
-        self._memory = mmap.mmap(process.arena, size, offset=self._offset)
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        # A map stays: mapping the memory anew for each batch would make the processor look up all its pages again.
+        memory = process.maps.get(where)
+        if memory is None:
+            if len(process.maps) >= _MOST_MAPS:
+                process.maps.clear()
+            process.maps[where] = memory = mmap.mmap(process.arena, size, offset=self._offset)
+        self._memory = memory
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
     def __del__(self) -> None:
         if self._offset is not None:

@@ -6,7 +6,10 @@ Sources supply the stored tables; nothing is written back to them.
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import os
+import queue
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +29,12 @@ from kbeval.errors import WANT_OF_MEMORY, KbevalError, NotEnoughMemoryError, Usa
 if TYPE_CHECKING:
     import polars as pl
 
+# Below this size planning a statement takes longer than running it, so only rewrites that shrink the plan are worth it.
+PLAN_LESS_BELOW_BYTES = 2_000_000
+_NOT_WORTH_IT = (
+    "join_order,statistics_propagation,common_subplan,build_side_probe_side,column_lifetime,compressed_materialization,"
+    "join_filter_pushdown,reorder_filter,late_materialization,window_self_join,top_n_window_elimination"
+)
 COMPRESS_FROM_BYTES = 1_000_000_000
 COMPRESSED = "work"
 
@@ -121,6 +130,10 @@ class Session:
             connection.execute(f"ATTACH ':memory:' AS {COMPRESSED} (COMPRESS)")
             connection.execute(f"USE {COMPRESSED}")
             self._is_compressed = True
+        if 0 < expected_bytes < PLAN_LESS_BELOW_BYTES:
+            # Another version of DuckDB may not know all of these names.
+            with contextlib.suppress(duckdb.Error):
+                connection.execute("SET disabled_optimizers = ?", [_NOT_WORTH_IT])
         if reach:
             connection.execute(
                 "SET allowed_directories = ?", [[f"{name}/" for name in _names(filter(Path.is_dir, reach))]]
@@ -310,6 +323,24 @@ class Session:
         self.close()
 
 
+class _Hand(threading.Thread):
+    """A thread that runs one task after another: starting one for each statement costs more than a small statement."""
+
+    def __init__(self) -> None:
+        super().__init__(name="kbeval-engine", daemon=True)
+        self.inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        while True:
+            self.inbox.get()()
+
+
+# Threads without a task. A forked process has none of them.
+_IDLE: collections.deque[_Hand] = collections.deque()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_IDLE.clear)
+
+
 class _Work(Generic[Result]):
     """A task that DuckDB runs in a separate thread; the caller can wait for it or stop it."""
 
@@ -326,14 +357,20 @@ class _Work(Generic[Result]):
     def start(self) -> None:
         """Start it. The caller must stop it or wait for it in any case."""
         try:
-            threading.Thread(target=self._run, name="kbeval-engine", daemon=True).start()
-        except RuntimeError as error:
-            # The only reason that Python gives for "can't start new thread" is a limit, here that on memory.
-            raise MemoryError from error
+            hand = _IDLE.pop()
+        except IndexError:
+            hand = _Hand()
+            try:
+                hand.start()
+            except RuntimeError as error:
+                # The only reason that Python gives for "can't start new thread" is a limit, here that on memory.
+                raise MemoryError from error
+        hand.inbox.put(lambda: self._run(hand))
 
-    def _run(self) -> None:
+    def _run(self, hand: _Hand) -> None:
         with self._lock:
             if self._stopped:
+                _IDLE.append(hand)
                 return
             self._begun = True
         try:
@@ -341,6 +378,8 @@ class _Work(Generic[Result]):
         except BaseException as error:  # noqa: BLE001  (raised again where the caller waits)
             self._failure = error
         finally:
+            # Before the caller goes on: its next statement then finds this thread.
+            _IDLE.append(hand)
             self._done.set()
 
     def result(self, connection: duckdb.DuckDBPyConnection) -> Result:

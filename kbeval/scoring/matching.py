@@ -57,14 +57,14 @@ class Matching:
             return {run_id: "span" if way == "exact" else way for run_id, way in found.items()}
         return found
 
-    def _counts(self, *columns: str) -> list[int]:
-        """Columns of `version_counts`, which is read once: planning it takes longer than its few rows do."""
-        return [self._all_counts[column] for column in columns]
+    def _counts(self, *names: str) -> list[int]:
+        """Numbers of `version_counts`, which is read once: planning it takes longer than its few rows do."""
+        return [self._all_counts[name] for name in names]
 
     @functools.cached_property
     def _all_counts(self) -> dict[str, int]:
         self._session.need("version_counts")
-        return dict(self._session.rows("UNPIVOT version_counts ON COLUMNS(*)"))
+        return dict(self._session.rows("SELECT name, n FROM version_counts"))
 
     @functools.cached_property
     def is_alike(self) -> bool:

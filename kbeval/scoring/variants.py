@@ -58,6 +58,20 @@ class Situation(NamedTuple):
         """No chunk id is used again for other text than before."""
         return not self.matching.ids_reused
 
+    def labels_are_placed(self) -> bool:
+        """The tables know the place of every expected chunk."""
+        self.session.need("unplaced_chunks")
+        return not self.session.rows("SELECT 1 FROM unplaced_chunks LIMIT 1")
+
+    def hits_agree_with_tables(self) -> bool:
+        """Every hit of a known chunk states the document and the place that the tables have."""
+        self.session.need("hit_sources", "indexed_places")
+        return not self.session.rows(
+            "SELECT 1 FROM hit_sources AS h JOIN indexed_places AS k"
+            " ON k.chunk_id = h.chunk_id AND k.chunker_version = COALESCE(h.chunker_version, k.chunker_version)"
+            " WHERE k.doc_id <> h.doc_id OR k.spans_text <> COALESCE(h.spans_text, h.cited_text) LIMIT 1"
+        )
+
     def expects_no_chunks(self) -> bool:
         """No label names a chunk or a place."""
         return not (self.golden.has("expected_chunk_ids") or self.golden.has_span_labels)
@@ -104,6 +118,8 @@ RULES: tuple[tuple[str, str, Callable[[Situation], bool]], ...] = (
     ("hit_texts", "none", Situation.sizes_are_known),
     ("nameless_hits", "none", Situation.hits_name_chunks),
     ("told_places", "none", Situation.ids_keep_their_text),
+    ("sightings", "none", Situation.labels_are_placed),
+    ("displaced_hits", "none", Situation.hits_agree_with_tables),
     ("run_matching", "alike", Situation.ids_compare),
     ("run_chunkers", "configured", Situation.chunkers_are_configured),
     ("hit_chunks", "alike", Situation.is_of_one_chunker),

@@ -3,7 +3,8 @@
 -- have used the ids of an earlier one again, of which nothing was kept.
 -- columns: run_id, n_compared (hits that say where they stand and whose chunk is known), n_displaced, n_labels (expected
 --          chunks among those that are displaced), query_id (the first of a displaced hit), chunk_id (of that hit)
--- kind: view
+-- kind: table
+-- variants: none, where every hit of a known chunk states the place that the tables have
 --
 -- A hit may be a part of its chunk, or the chunk with what stands around it: neither contradicts the table. A page without
 -- characters says which page. Documents contradict each other only where the tables know both names.
@@ -29,40 +30,31 @@ claims AS (
         h.run_id,
         h.query_id,
         h.chunk_id,
-        k.age,
         h.doc_id <> k.doc_id AND h.doc_id IN (SELECT doc_id FROM indexed_places) AS is_in_other_doc,
-        h.spans_text AS hit_spans,
-        k.spans_text AS chunk_spans
+        h.spans_text AS hit_text,
+        k.spans_text AS chunk_text
     FROM said AS h
     JOIN indexed_places AS k
         ON  k.chunk_id = h.chunk_id
         AND k.chunker_version = COALESCE(h.chunker_version, k.chunker_version)
 ),
 
-hit_reach AS (
-    SELECT
-        result_no,
-        position,
-        age,
-        span_axis(span.kind, span.page) AS axis,
-        span.kind                       AS kind,
-        MIN(span_low(span))             AS low,
-        MAX(span_high(span))            AS high
-    FROM (SELECT result_no, position, age, UNNEST(spans_in(hit_spans)) AS span FROM claims)
-    WHERE is_place(span) AND span.kind <> 'region'
-    GROUP BY ALL
+-- Mostly both are the same text, and then there is nothing to read.
+different AS (
+    SELECT DISTINCT hit_text, chunk_text FROM claims WHERE hit_text <> chunk_text
 ),
 
-chunk_reach AS (
+reach AS (
     SELECT
-        result_no,
-        position,
-        age,
+        spans_text,
         span_axis(span.kind, span.page) AS axis,
         span.kind                       AS kind,
         MIN(span_low(span))             AS low,
         MAX(span_high(span))            AS high
-    FROM (SELECT result_no, position, age, UNNEST(spans_in(chunk_spans)) AS span FROM claims)
+    FROM (
+        SELECT spans_text, UNNEST(spans_in(spans_text)) AS span
+        FROM (SELECT hit_text AS spans_text FROM different UNION SELECT chunk_text FROM different)
+    )
     WHERE is_place(span) AND span.kind <> 'region'
     GROUP BY ALL
 ),
@@ -70,9 +62,8 @@ chunk_reach AS (
 -- On one axis, or on pages of which there are several.
 reaches AS (
     SELECT
-        h.result_no,
-        h.position,
-        h.age,
+        d.hit_text,
+        d.chunk_text,
         MAX(
             CASE
                 WHEN h.axis <> c.axis                       THEN 0
@@ -81,13 +72,12 @@ reaches AS (
                 ELSE 0
             END
         ) = 1 AS is_alike
-    FROM hit_reach AS h
-    JOIN chunk_reach AS c
-        ON  c.result_no = h.result_no
-        AND c.position = h.position
-        AND c.age = h.age
+    FROM different AS d
+    JOIN reach AS h ON h.spans_text = d.hit_text
+    JOIN reach AS c
+        ON  c.spans_text = d.chunk_text
         AND (c.axis = h.axis OR (c.kind = 'page' AND h.kind = 'page'))
-    GROUP BY h.result_no, h.position, h.age
+    GROUP BY d.hit_text, d.chunk_text
 ),
 
 -- Of several chunks of one id, one that agrees is enough.
@@ -100,8 +90,8 @@ held AS (
         c.chunk_id,
         MIN(CASE WHEN COALESCE(c.is_in_other_doc, false) OR NOT COALESCE(p.is_alike, true) THEN 1 ELSE 0 END) AS displaced
     FROM claims AS c
-    LEFT JOIN reaches AS p ON p.result_no = c.result_no AND p.position = c.position AND p.age = c.age
-    WHERE c.is_in_other_doc IS NOT NULL OR p.is_alike IS NOT NULL
+    LEFT JOIN reaches AS p ON p.hit_text = c.hit_text AND p.chunk_text = c.chunk_text
+    WHERE c.is_in_other_doc IS NOT NULL OR p.is_alike IS NOT NULL OR c.hit_text = c.chunk_text
     GROUP BY c.run_id, c.query_id, c.result_no, c.position, c.chunk_id
 )
 

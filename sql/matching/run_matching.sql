@@ -41,7 +41,7 @@ judged AS (
                 WHEN t.chunk_id IS NULL                                                        THEN 1
                 -- Known under the same name, and at another place: the id was used again.
                 WHEN t.chunker_version = k.chunker_version AND t.policy_hash = k.policy_hash
-                    THEN CASE WHEN stands_elsewhere(t.doc_id, t.spans_text, k.doc_id, k.spans_text) THEN 0 ELSE 1 END
+                    THEN CASE WHEN stands_elsewhere(t.doc_id, tp.place_text, k.doc_id, kp.place_text) THEN 0 ELSE 1 END
                 WHEN t.spans_text = k.spans_text AND t.doc_id = k.doc_id                       THEN 1
                 ELSE 0
             END
@@ -57,6 +57,8 @@ judged AS (
     CROSS JOIN expected_chunks AS e
     LEFT JOIN label_versions AS k ON k.chunk_id = e.chunk_id
     LEFT JOIN label_places AS t ON t.chunk_id = e.chunk_id
+    LEFT JOIN table_places AS tp ON tp.spans_text = t.spans_text
+    LEFT JOIN table_places AS kp ON kp.spans_text = k.spans_text
     LEFT JOIN (SELECT DISTINCT chunk_id, chunker_version FROM reused_chunks) AS u
         ON  u.chunk_id = e.chunk_id
         AND u.chunker_version = g.chunker_version

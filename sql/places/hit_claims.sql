@@ -1,29 +1,21 @@
--- hit_claims: one row per hit, with what the stored row itself says about the hit's place and text. The rows are read
--- a second time for it: most scorings never ask.
+-- hit_claims: one row per hit, with what the stored row itself says about the hit's place and text.
 -- columns: result_no, position, chunk_id, doc_id, path, chunker_version (null: it does not say), spans_text (its
---          source_spans; null: none that can be used), has_bad_spans (at least one of them is not a position), cited_text (the span of its citation; null: likewise),
---          characters (of its text; null: the text is missing or was cut short)
+--          source_spans; null: none that can be used), has_bad_spans (at least one of them is not a position), cited_text
+--          (the span of its citation; null: likewise), characters (of its text; null: the text is missing or was cut short)
 -- kind: table
 SELECT
-    r.result_no,
+    h.result_no,
     h.position,
-    NULLIF(h.hit.chunk_id, '')                            AS chunk_id,
-    NULLIF(h.hit.doc_id, '')                              AS doc_id,
-    COALESCE(h.hit.doc_path, h.hit.citation ->> '$.path') AS path,
-    NULLIF(h.hit.chunker_version, '')                     AS chunker_version,
-    usable_spans(h.hit.source_spans)                      AS spans_text,
-    has_bad_spans(h.hit.source_spans)                     AS has_bad_spans,
-    citation_text(h.hit.citation)                         AS cited_text,
-    CASE WHEN NOT is_cut_text(h.hit.text) THEN length(h.hit.text) END AS characters
-FROM (
-    SELECT run_id, query_id, UNNEST(range(1, len(hits) + 1)) AS position, UNNEST(hits) AS hit
-    FROM (
-        SELECT
-            CAST(run_id AS VARCHAR)   AS run_id,
-            CAST(query_id AS VARCHAR) AS query_id,
-            hits_in(result_json)      AS hits
-        FROM stored_places
-    )
-) AS h
-JOIN results AS r ON r.run_id = h.run_id AND r.query_id = h.query_id
-WHERE r.result_no NOT IN (SELECT result_no FROM bad_rows)
+    h.chunk_id,
+    h.doc_id,
+    h.path,
+    h.chunker_version,
+    CASE WHEN s.n_usable > 0 THEN s.spans_json END AS spans_text,
+    -- Nothing at all is not a fault.
+    CASE WHEN COALESCE(h.spans_json, 'null') = 'null' THEN false
+         ELSE COALESCE(s.n_usable < s.n_spans, true) END AS has_bad_spans,
+    CASE WHEN c.n_usable > 0 THEN c.spans_json END AS cited_text,
+    h.characters
+FROM stated_hits AS h
+LEFT JOIN stated_spans AS s ON s.spans_json = h.spans_json
+LEFT JOIN stated_spans AS c ON c.spans_json = h.cited_json

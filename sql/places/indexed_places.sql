@@ -5,19 +5,19 @@
 --
 -- What only hits say is not here: a run's numbers must not depend on which other runs were scored before it.
 SELECT
-    chunk_id,
-    chunker_version,
-    policy_hash,
-    doc_id,
-    COALESCE(
-        usable_spans(spans_text),
-        CASE WHEN seen_in = 'chunks' THEN usable_spans(kept_text) END
-    ) AS spans_text,
-    tokens,
-    is_in_table,
+    p.chunk_id,
+    p.chunker_version,
+    p.policy_hash,
+    p.doc_id,
+    COALESCE(t.spans_text, CASE WHEN p.seen_in = 'chunks' THEN k.spans_text END) AS spans_text,
+    p.tokens,
+    p.is_in_table,
     ROW_NUMBER() OVER (
-        PARTITION BY chunk_id
-        ORDER BY COALESCE(first_seen, '9'), chunker_version, policy_hash, is_in_table, doc_id, kept_text
+        PARTITION BY p.chunk_id
+        ORDER BY
+            COALESCE(p.first_seen, '9'), p.chunker_version, p.policy_hash, p.is_in_table, p.doc_id, p.kept_text
     ) AS age
-FROM known_places
-WHERE is_in_table OR seen_in = 'chunks'
+FROM known_places AS p
+LEFT JOIN table_places AS t ON t.spans_text = p.spans_text
+LEFT JOIN table_places AS k ON k.spans_text = p.kept_text
+WHERE p.is_in_table OR p.seen_in = 'chunks'

@@ -25,7 +25,9 @@ moved AS (
         ON  c.chunk_id = a.chunk_id
         AND c.chunker_version = a.chunker_version
         AND c.policy_hash = a.policy_hash
-    WHERE stands_elsewhere(c.doc_id, c.spans_text, a.doc_id, a.spans_text)
+    LEFT JOIN table_places AS cp ON cp.spans_text = c.spans_text
+    LEFT JOIN table_places AS ap ON ap.spans_text = a.spans_text
+    WHERE stands_elsewhere(c.doc_id, cp.place_text, a.doc_id, ap.place_text)
 ),
 
 kept AS (

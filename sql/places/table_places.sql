@@ -1,0 +1,16 @@
+-- table_places: the texts of spans in the table `chunks` and among the kept spans of which at least one says something. A
+-- caption says that it is one, and has no position.
+-- columns: spans_text, place_text (the same for the same place, however it is spelt)
+-- kind: table
+SELECT
+    spans_text,
+    COALESCE(
+        STRING_AGG(
+            CASE WHEN is_place THEN box_text(axis, low, high, bottom, top) END, ' '
+            ORDER BY axis, low, high, bottom, top
+        ),
+        ''
+    ) AS place_text
+FROM table_spans
+WHERE is_place OR kind = 'caption'
+GROUP BY spans_text
