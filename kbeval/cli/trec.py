@@ -54,8 +54,6 @@ def trec_command(  # noqa: PLR0913, PLR0917  (the options of trec_eval)
     from kbeval.frames.trec_files import read_trec_qrels, read_trec_run
 
     wanted, lacking = parse_measures(measures)
-    if lacking:
-        common.note(f"not computed: {', '.join(lacking)}")
     labels = read_trec_qrels(qrels)
     for path in runs:
         run = read_trec_run(path)
@@ -65,4 +63,6 @@ def trec_command(  # noqa: PLR0913, PLR0917  (the options of trec_eval)
         first = f"{shown(path)}\t" if len(runs) > 1 else ""
         lines = found.lines(by_query=by_query, summary=not (by_query and no_summary))
         sys.stdout.write("".join(f"{first}{line}\n" for line in lines))
+    if lacking:
+        common.note(f"not computed: {', '.join(lacking)}")
     return 0

@@ -56,22 +56,23 @@ def import_qrels(file: str, output: str | None, queries: str | None, replace: bo
     from kbeval.util.files import write_whole
 
     found = read_qrels_file(Path(file), None if queries is None else Path(queries))
-    for note in found.notes:
-        common.note(note)
-    entries = counted(len(found.entries), "query", "queries")
+    said = f"{output}: {counted(len(found.entries), 'query', 'queries')}"
     if output is None:
         click.echo(found.text(".jsonl"), nl=False)
-        return 0
-    target = Path(output)
-    text = found.text(target.suffix.lower())
-    if target.is_file() and not replace:
-        if target.read_bytes() == text.encode():
-            common.note(f"unchanged {output}: {entries}")
-            return 0
-        msg = f"{output} already exists and differs; use --replace to overwrite it"
-        raise UsageError(msg)
-    write_whole(target, text, [file, *filter(None, [queries])])
-    common.note(f"wrote {output}: {entries}")
+    else:
+        target = Path(output)
+        text = found.text(target.suffix.lower())
+        is_there = target.is_file()
+        if is_there and target.read_bytes() == text.encode():
+            common.note(f"unchanged {said}")
+        elif is_there and not replace:
+            msg = f"{output} already exists and differs; use --replace to overwrite it"
+            raise UsageError(msg)
+        else:
+            write_whole(target, text, [file, *filter(None, [queries])])
+            common.note(f"wrote {said}")
+    for note in found.notes:
+        common.note(note)
     return 0
 
 
