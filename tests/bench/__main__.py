@@ -23,7 +23,7 @@ from kbeval.engine.session import Session
 from kbeval.render.table import Column, render
 from kbeval.scoring.aggregate import aggregate_runs, run_totals
 from kbeval.scoring.scorer import open_scoring
-from tests.bench import chunkers, plain_scorer, sending, ways_in
+from tests.bench import chunkers, plain_scorer, sending, start_up, ways_in
 from tests.bench.data import make_database, make_history
 from tests.bench.traces import make_traces
 
@@ -34,6 +34,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kbeval-bench-") as name:
         folder = Path(name)
         print(f"{os.cpu_count()} cores; Python {sys.version.split()[0]}; memory limit {DEFAULT_MEMORY_LIMIT}\n")
+        table("a small database: the demo", ["what", "seconds", "peak MB", "ratio"], start_up.rows(folder, alternate))
         end_to_end(folder)
         comparing(folder)
         grounded(folder)
