@@ -24,6 +24,7 @@ QUERY, DOC, SCORE, GRADE = "query_id", "doc_id", "score", "grade"
 Ints = NDArray[np.int64]
 # Spreads the numbers of queries over all bits of a hash.
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
+_MARKS = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -126,15 +127,14 @@ def _judge(  # noqa: PLR0913, PLR0917  (both sides, and how)
 
 def _coded(queries: pl.Series) -> _Coded:
     """A number for each row's query. Mostly the rows of a query follow each other."""
-    runs = queries.rle_id().to_numpy()
-    starts = np.flatnonzero(np.concatenate(([True], runs[1:] != runs[:-1]))) if len(runs) else runs
-    names = queries.gather(starts)
+    runs = queries.rle().struct.unnest()
+    names, lengths = runs["value"], runs["len"].to_numpy()
     if names.n_unique() == len(names):
-        return _Coded(runs.astype(np.int64), names)
+        return _Coded(np.repeat(np.arange(len(names), dtype=np.int64), lengths), names)
     frame = pl.DataFrame({QUERY: names})
     unique = frame.unique(maintain_order=True).with_row_index("code")
     code = frame.join(unique, on=QUERY, how="left", maintain_order="left")["code"].to_numpy()
-    return _Coded(code[runs].astype(np.int64), unique[QUERY])
+    return _Coded(np.repeat(code.astype(np.int64), lengths), unique[QUERY])
 
 
 def _mapping(codes: pl.Series, numbers: Ints, size: int) -> Ints:
@@ -175,9 +175,14 @@ def _same_documents(  # noqa: PLR0913, PLR0917  (both sides of a join)
     judged_hashes: NDArray[np.uint64],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Which hits are which labels: rows of both. Joined by one number, then compared as text."""
-    left = pl.DataFrame({"hash": hashes ^ (results.astype(np.uint64) * _SPREAD)}).with_row_index("row")
-    right = pl.DataFrame({"hash": judged_hashes ^ (judged_results.astype(np.uint64) * _SPREAD)}).with_row_index("place")
-    found = left.join(right, on="hash")
+    mine = hashes ^ (results.view(np.uint64) * _SPREAD)
+    theirs = judged_hashes ^ (judged_results.view(np.uint64) * _SPREAD)
+    # Most hits are not judged. A table of the last bits of all judged ones finds nearly all of those at once.
+    is_marked = np.zeros(_MARKS, dtype=np.bool_)
+    is_marked[theirs & np.uint64(_MARKS - 1)] = True
+    maybe = np.flatnonzero(is_marked[mine & np.uint64(_MARKS - 1)])
+    left = pl.DataFrame({"hash": mine[maybe], "row": maybe})
+    found = left.join(pl.DataFrame({"hash": theirs}).with_row_index("place"), on="hash")
     row, place = found["row"].to_numpy(), found["place"].to_numpy()
     is_same = (docs.gather(row) == judged.gather(place)).to_numpy() & (results[row] == judged_results[place])
     return row[is_same], place[is_same]

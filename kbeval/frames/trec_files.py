@@ -118,7 +118,7 @@ def _parsed(data: bytes, form: tuple[str, ...], number: pa.DataType, separator: 
         is_broken = is_broken or not (row.text.startswith("#") or not row.text.strip())
         return "skip"
 
-    if not data.strip():
+    if not data[:1000].strip() and not data.strip():
         return pl.DataFrame(schema=dict.fromkeys(form, pl.String)).with_columns(
             pl.col(wanted[2]).cast(pl.Float64 if form is _RUN else pl.Int64)
         )
