@@ -12,7 +12,6 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pyarrow as pa
@@ -41,9 +40,11 @@ class TrecRun:
 class TrecFileError(KbevalError):
     """A TREC file with broken lines; each is named."""
 
-    def __init__(self, path: str, faults: list[str], form: tuple[str, ...]) -> None:
+    def __init__(self, path: str, faults: list[str], form: tuple[str, ...], *, has_rows: bool) -> None:
         about = f"a line has {counted(len(form), 'column')}: {' '.join(form)}"
-        if len(faults) == 1:
+        if len(faults) > 1 and not has_rows:
+            super().__init__(f"{path}: no line can be read; is it the right file? ({faults[0]}; {about})")
+        elif len(faults) == 1:
             super().__init__(f"{path}, {faults[0]}; {about}")
         else:
             number = f"{len(faults):,}" if len(faults) < _MOST_FAULTS else f"at least {_MOST_FAULTS:,}"
@@ -111,13 +112,8 @@ def _read_fast(data: bytes, form: tuple[str, ...], number: pa.DataType) -> pl.Da
 def _parsed(data: bytes, form: tuple[str, ...], number: pa.DataType, separator: str) -> pl.DataFrame | None:
     # The tag of a run is wanted once, but the column says whether a line is complete.
     wanted = [form[0], form[2], form[4] if form is _RUN else form[3]]
-    is_broken = False
-
-    def handle(row: Any) -> str:  # noqa: ANN401  (PyArrow's InvalidRow)
-        nonlocal is_broken
-        is_broken = is_broken or not (row.text.startswith("#") or not row.text.strip())
-        return "skip"
-
+    if b"#" in data and (data.startswith(b"#") or b"\n#" in data):
+        data = re.sub(rb"(?m)^#.*\n?", b"", data)
     if not data[:1000].strip() and not data.strip():
         return pl.DataFrame(schema=dict.fromkeys(form, pl.String)).with_columns(
             pl.col(wanted[2]).cast(pl.Float64 if form is _RUN else pl.Int64)
@@ -126,9 +122,7 @@ def _parsed(data: bytes, form: tuple[str, ...], number: pa.DataType, separator: 
         table = pyarrow.csv.read_csv(
             io.BytesIO(data),
             read_options=pyarrow.csv.ReadOptions(column_names=list(form), block_size=8 << 20),
-            parse_options=pyarrow.csv.ParseOptions(
-                delimiter=separator, quote_char=False, invalid_row_handler=handle, ignore_empty_lines=True
-            ),
+            parse_options=pyarrow.csv.ParseOptions(delimiter=separator, quote_char=False, ignore_empty_lines=True),
             convert_options=pyarrow.csv.ConvertOptions(
                 include_columns=wanted,
                 column_types={form[0]: pa.string(), form[2]: pa.string(), wanted[2]: number},
@@ -139,10 +133,8 @@ def _parsed(data: bytes, form: tuple[str, ...], number: pa.DataType, separator: 
     except (pa.ArrowInvalid, pa.ArrowKeyError):
         return None
     found = pl.DataFrame(table)
-    if is_broken or not _is_sound(found):
+    if not _is_sound(found):
         return None
-    if b"#" in data:
-        found = found.filter(~pl.col(form[0]).str.starts_with("#"))
     if form is _RUN:
         return found.with_columns(pl.lit(_first_tag(data)).alias("tag"))
     return found
@@ -182,7 +174,7 @@ def _read_slowly(data: bytes, path: str, form: tuple[str, ...]) -> pl.DataFrame:
             if len(faults) == _MOST_FAULTS:
                 break
     if faults:
-        raise TrecFileError(path, faults, form)
+        raise TrecFileError(path, faults, form, has_rows=bool(rows))
     names = ["query", "document", "score" if form is _RUN else "grade", "tag"]
     kinds = [pl.String, pl.String, pl.Float64 if form is _RUN else pl.Int64, pl.String]
     return pl.DataFrame(rows, schema=dict(zip(names, kinds, strict=True)), orient="row")
