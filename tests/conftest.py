@@ -33,7 +33,8 @@ LONG = {
     "explore": "checks explain explore sql_safety unmet_labels views views_against_oracle",
     "live": "at_a_terminal judging limits pipeline run secrets targets",
     "metrics": "plain_expressions",
-    "scoring": "doubts how_runs_are_scored judged_numbers matching_against_oracle numbers_shown real_rows"
+    "frames": "evaluate_against_peers",
+    "scoring": "classics doubts how_runs_are_scored judged_numbers matching_against_oracle numbers_shown real_rows"
     " rechunking_experiment recompute rescoring rescoring_any_history",
     "storage": "archive_damage archive_of_others archive_source archiving columnar_cache columnar_cache_broken"
     " columnar_cache_together kept_chunk_spans keys one_rule_for_json snapshots sources stamps",

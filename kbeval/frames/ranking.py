@@ -48,6 +48,8 @@ class _Coded:
 
     codes: Ints
     names: pl.Series
+    # The rows of each query follow each other, so the numbers rise.
+    is_sorted: bool
 
 
 def judge(  # noqa: PLR0913  (what to judge, and how)
@@ -130,11 +132,11 @@ def _coded(queries: pl.Series) -> _Coded:
     runs = queries.rle().struct.unnest()
     names, lengths = runs["value"], runs["len"].to_numpy()
     if names.n_unique() == len(names):
-        return _Coded(np.repeat(np.arange(len(names), dtype=np.int64), lengths), names)
+        return _Coded(np.repeat(np.arange(len(names), dtype=np.int64), lengths), names, is_sorted=True)
     frame = pl.DataFrame({QUERY: names})
     unique = frame.unique(maintain_order=True).with_row_index("code")
     code = frame.join(unique, on=QUERY, how="left", maintain_order="left")["code"].to_numpy()
-    return _Coded(np.repeat(code.astype(np.int64), lengths), unique[QUERY])
+    return _Coded(np.repeat(code.astype(np.int64), lengths), unique[QUERY], is_sorted=False)
 
 
 def _mapping(codes: pl.Series, numbers: Ints, size: int) -> Ints:
@@ -147,8 +149,9 @@ def _mapping(codes: pl.Series, numbers: Ints, size: int) -> Ints:
 
 def _refuse_repeats(frame: pl.DataFrame, coded: _Coded, hashes: NDArray[np.uint64], what: str) -> None:
     """Refuse a document that one query has more than once, as trec_eval does."""
+    codes = pl.Series(coded.codes)
     counts = (
-        pl.DataFrame({"code": coded.codes, "hash": hashes})
+        pl.DataFrame({"code": codes.set_sorted() if coded.is_sorted else codes, "hash": hashes})
         .group_by("code")
         .agg(pl.len() - pl.col("hash").n_unique())
         .select(pl.col("len").max())

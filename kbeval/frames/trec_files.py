@@ -120,7 +120,7 @@ def _parsed(data: bytes, form: tuple[str, ...], number: pa.DataType, separator: 
         )
     try:
         table = pyarrow.csv.read_csv(
-            io.BytesIO(data),
+            pa.BufferReader(data),
             read_options=pyarrow.csv.ReadOptions(column_names=list(form), block_size=8 << 20),
             parse_options=pyarrow.csv.ParseOptions(delimiter=separator, quote_char=False, ignore_empty_lines=True),
             convert_options=pyarrow.csv.ConvertOptions(
