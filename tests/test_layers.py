@@ -21,6 +21,7 @@ LAYERS = (
     {"frames"},
     {"systems"},
     {"render"},
+    {"report"},
     {"live"},
     {"demo", "workspace"},
     {"cli"},

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import duckdb
 
 from kbeval.engine.memory import DEFAULT_MEMORY_LIMIT, largest_row, most_threads
-from kbeval.engine.quoting import verbatim
+from kbeval.engine.quoting import quoted, verbatim
 from kbeval.engine.relations import Relation, called_macros, macros, relations
 from kbeval.engine.spill import SpillFolder
 from kbeval.errors import WANT_OF_MEMORY, KbevalError, NotEnoughMemoryError, UsageError
@@ -306,6 +306,11 @@ class Session:
         self.define_macros(sql)
         frame: pl.DataFrame = self.waiting(lambda: self.connection.sql(sql, params=parameters).pl())
         return frame
+
+    @staticmethod
+    def quoted(name: str) -> str:
+        """A name as this engine's SQL quotes it."""
+        return quoted(name)
 
     def close(self) -> None:
         """Discard everything and remove what was spilled to disk."""

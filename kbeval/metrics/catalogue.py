@@ -17,7 +17,7 @@ from kbeval.engine import relations
 from kbeval.errors import MetricError, UsageError
 from kbeval.metrics import former
 from kbeval.metrics.names import ALIASES, Name
-from kbeval.util.numbers import FIXED_POINT, LARGEST
+from kbeval.util.numbers import LARGEST, SUMS
 from kbeval.util.text import did_you_mean
 
 DEFAULT_KS = (1, 3, 5, 10)
@@ -33,16 +33,16 @@ GRAINS = {
 JUDGE = "judge_"
 # Their scores have metric files of their own.
 SHIPPED_RUBRICS = ("groundedness", "correctness")
-_SUM = f"SUM(TRY_CAST({{}} AS {FIXED_POINT}))"
-# How the per-query values of a metric become the number of a run, as SQL aggregates.
+# How the per-query values of a metric become the number of a run, as SQL aggregates. Percentiles have their own file.
 AGGREGATIONS = {
-    "mean": (_SUM,),
-    "count": ("COUNT(CASE WHEN {} <> 0 THEN 1 END)",),
-    "sum": (_SUM,),
-    "percentiles": ("QUANTILE_CONT({}, 0.5)", "QUANTILE_CONT({}, 0.95)", _SUM),
+    "mean": SUMS,
+    "count": ("COUNT(CASE WHEN {value} <> 0 THEN 1 END)",),
+    "sum": SUMS,
+    "percentiles": SUMS,
 }
 # How many queries have a value.
-SCORED = f"COUNT(TRY_CAST({{}} AS {FIXED_POINT}))"
+SCORED = "COUNT({value})"
+PERCENTS = (50, 95)
 PERCENTILES = ("p50", "p95", "total")
 SYSTEMS = ("anchors", "grounded")
 # In which direction a metric improves. With `neither` it is shown and tested, but decides nothing.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kbeval.engine.relations import compose
 from kbeval.errors import BadRowsError, UsageError
 from kbeval.golden import Golden
-from kbeval.metrics.catalogue import AGGREGATIONS, PERCENTILES, SCORED, Metric
+from kbeval.metrics.catalogue import AGGREGATIONS, PERCENTILES, PERCENTS, SCORED, Metric
 from kbeval.metrics.model import CONTRACT, AggregateMetrics, Number
 from kbeval.metrics.names import Name
 from kbeval.scoring.ledger import exact_rates, run_abstention, run_ledgers
@@ -24,7 +24,7 @@ from kbeval.storage.kept import ChunkSpans, Kept, spans_to_keep
 from kbeval.storage.row_marks import RowMarks, marks_to_keep
 from kbeval.storage.run_config import chunker_version, config_of, imported_from, own_k
 from kbeval.storage.runs import KeyFault, Run
-from kbeval.util.numbers import LARGEST, exact_mean, rounded, rounded_mean
+from kbeval.util.numbers import SUMMABLE, WHOLE, between, exact_mean, rounded, rounded_mean, units
 from kbeval.util.text import counted, cut
 
 if TYPE_CHECKING:
@@ -214,21 +214,52 @@ def judges_of(scoring: Scoring) -> dict[str, dict[str, Any]]:
 
 def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, str, Totals]]:
     """What each run's numbers are made of, or with `by` each slice's."""
-    parts = {column.name: AGGREGATIONS[metric.aggregation] for metric in scoring.metrics for column in metric.columns}
-    sums = ",\n    ".join(part.format(f'"{name}"') for name, each in parts.items() for part in (*each, SCORED))
+    parts = {column.name: metric.aggregation for metric in scoring.metrics for column in metric.columns}
+    columns = {name: f"query_scores.{scoring.session.quoted(name)}" for name in parts}
+    values = [f"{SUMMABLE.format(value=column)} AS v{place}" for place, column in enumerate(columns.values())]
+    summable = ",\n    ".join(values)
     if by is None:
-        found = scoring.session.rows(compose("run_totals", sums=sums))
+        scores, parameters = compose("summable_scores", values=summable), None
     else:
         scoring.session.need("query_slices")
-        found = scoring.session.rows(compose("slice_totals", sums=sums), [by])
-    for run_id, slice_name, queries, *values in found:
+        scores, parameters = compose("sliced_scores", values=summable), [by]
+    percentiles = _percentiles(scoring, parts, scores, parameters)
+    split, sums = [], []
+    for place, aggregation in enumerate(parts.values()):
+        value, whole = f"v{place}", f"w{place}"
+        split.append(value if aggregation == "count" else f"{value}, {WHOLE.format(value=value)} AS {whole}")
+        sums += [part.format(value=value, whole=whole) for part in (*AGGREGATIONS[aggregation], SCORED)]
+    sql = compose("run_totals", scores=scores, split=",\n        ".join(split), sums=",\n    ".join(sums))
+    for run_id, slice_name, queries, *found in scoring.session.rows(sql, parameters):
         totals: Totals = {}
-        remaining = iter(values)
-        for name, each in parts.items():
-            made_of = [next(remaining) for _ in each]
+        remaining = iter(found)
+        for name, aggregation in parts.items():
+            made_of = [next(remaining) for _ in AGGREGATIONS[aggregation]]
             count = next(remaining)
+            if count and aggregation != "count":
+                ends = percentiles.get((run_id, slice_name, name), {})
+                quantiles = [between(low, high, percent, count) for percent, (low, high) in ends.items()]
+                made_of = [*quantiles, units(*made_of)]
             totals[name] = (made_of, count, queries - count)
         yield run_id, slice_name, totals
+
+
+def _percentiles(
+    scoring: Scoring, parts: Mapping[str, str], scores: str, parameters: list[Any] | None
+) -> dict[tuple[str, str, str], dict[int, tuple[float, float]]]:
+    """By run, slice and metric the two values next to each percentile."""
+    branches = [
+        f"SELECT run_id, slice, '{name}' AS metric, v{place} AS value FROM summable WHERE v{place} IS NOT NULL"
+        for place, (name, aggregation) in enumerate(parts.items())
+        if aggregation == "percentiles"
+    ]
+    if not branches:
+        return {}
+    sql = compose("percentiles", scores=scores, branches="\n    UNION ALL\n    ".join(branches))
+    return {
+        (run_id, slice_name, name): dict(zip(PERCENTS, zip(ends[::2], ends[1::2], strict=True), strict=True))
+        for run_id, slice_name, name, *ends in scoring.session.rows(sql, parameters)
+    }
 
 
 def _aggregate(scoring: Scoring, totals: Totals, run: Run) -> AggregateMetrics:
@@ -285,8 +316,7 @@ def _exact(metric: Metric, name: Name, made_of: Sequence[Any], scored: int) -> d
     *quantiles, total = made_of
     if metric.aggregation != "percentiles":
         return {name.long: exact_mean(total, 1 if metric.aggregation == "sum" else scored)}
-    found = [*(Fraction(value) if abs(value) < LARGEST else None for value in quantiles), exact_mean(total, 1)]
-    return {number.long: value for number, value in zip(metric.numbers, found, strict=True) if value is not None}
+    return dict(zip((number.long for number in metric.numbers), (*quantiles, exact_mean(total, 1)), strict=True))
 
 
 def bad_rows(scoring: Scoring) -> list[BadRow]:

@@ -19,14 +19,15 @@ if TYPE_CHECKING:
     from kbeval.scoring.aggregate import Scored
     from kbeval.scoring.scorer import Scoring
 
-# For each number of a run: what it is made of (mostly one exact sum), how many queries have it, and how many do not.
+# For each number of a run: what it is made of (a count, or percentiles and a sum in units of the 15th decimal), how
+# many queries have it, and how many do not.
 Totals = dict[str, tuple[list[Any], int, int]]
 
 
 def run_warnings(scoring: Scoring, scored: Scored, totals: Mapping[str, Totals]) -> Iterator[str]:
     """What a reader of the numbers must know about them."""
     yield from _warnings(scoring, scored)
-    yield from _null_warnings(scoring, totals, _queries_it_applies_to(scoring))
+    yield from _null_warnings(scoring, totals, queries_it_applies_to(scoring))
     yield from _depth_warnings(scoring, scored)
 
 
@@ -62,7 +63,7 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
         )
 
 
-def _queries_it_applies_to(scoring: Scoring) -> dict[str, list[int]]:
+def queries_it_applies_to(scoring: Scoring) -> dict[str, list[int]]:
     """For each run, to how many of its queries each metric of the scoring applies."""
     if not scoring.metrics:
         return {}
@@ -86,7 +87,7 @@ def _null_warnings(
         return
     # What is too large to be summed up has no part in a mean, but it is not null.
     names = sorted(suspects)
-    values = ", ".join(f'COUNT("{name}")' for name in names)
+    values = ", ".join(f"COUNT({scoring.session.quoted(name)})" for name in names)
     found = scoring.session.rows(f"SELECT run_id, {values} FROM query_scores GROUP BY run_id")
     given = {run_id: dict(zip(names, row, strict=True)) for run_id, *row in found}
     for place, metric in enumerate(scoring.metrics):

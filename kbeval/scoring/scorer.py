@@ -100,7 +100,7 @@ class Scoring:
     def build_scores(self) -> None:
         """Make `query_scores`, and `scores`: the same, one row per number."""
         self.build_query_scores()
-        self.session.execute(f"CREATE VIEW scores AS {self._scores_sql()}")
+        self.session.execute(f"CREATE VIEW scores AS {self.scores_sql()}")
 
     def build_query_scores(self) -> None:
         """Make `query_scores`, one row per query and one column per number."""
@@ -146,7 +146,7 @@ class Scoring:
             if self._takes_group(metric):
                 values.setdefault(metric.grain, []).append(f"{value} AS m{place}")
                 value = f"m{place}"
-            choices.append(f'CASE WHEN {metric.condition} THEN {value} END AS "{column.name}"')
+            choices.append(f"CASE WHEN {metric.condition} THEN {value} END AS {self.session.quoted(column.name)}")
         passes = []
         for grain, expressions in values.items():
             passes.append(
@@ -169,11 +169,13 @@ class Scoring:
         # It does not work either way; `_check` reports why.
         return False
 
-    def _scores_sql(self) -> str:
+    def scores_sql(self) -> str:
+        """The same values, one row per value."""
         branches = [
             f"SELECT run_id, query_id, '{column.metric}' AS metric, CAST({column.k or 'NULL'} AS INTEGER) AS k,"
-            f' "{column.name}" AS value FROM query_scores WHERE "{column.name}" IS NOT NULL'
+            f" {name} AS value FROM query_scores WHERE {name} IS NOT NULL"
             for column in self.columns
+            for name in [self.session.quoted(column.name)]
         ]
         return compose("scores", branches="\nUNION ALL\n".join(branches))
 

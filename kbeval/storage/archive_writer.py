@@ -25,7 +25,7 @@ from kbeval.engine.quoting import literal, parquet_scan
 from kbeval.engine.session import first_line
 from kbeval.errors import DatabaseError, UsageError
 from kbeval.golden import Golden
-from kbeval.storage.archive_scores import SCORES
+from kbeval.storage.archive_scores import SCORES, SHARDS
 from kbeval.storage.kept_configs import without_secrets_of
 from kbeval.storage.manifest import (
     MANIFEST_FILE,
@@ -122,7 +122,9 @@ def _made(folder: Path, database: Path) -> Path:
     place = check_target(folder, [database])
     try:
         if place.is_dir() and not is_archive(place):
-            others = (path for path in place.iterdir() if path.name not in (RUNS, SCORES) and not is_own(path, place))
+            others = (
+                path for path in place.iterdir() if path.name not in (RUNS, SCORES, SHARDS) and not is_own(path, place)
+            )
             if next(others, None) is not None:
                 msg = f"{folder} contains other files and is not an archive; specify an empty or a new folder"
                 raise UsageError(msg)

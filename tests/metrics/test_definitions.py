@@ -70,10 +70,11 @@ def test_what_no_number_is_made_by_does_not_change_it(sql: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "name", "value"),
     [
-        (catalogue, "AGGREGATIONS", {**catalogue.AGGREGATIONS, "percentiles": ("QUANTILE_DISC({}, 0.5)",)}),
+        (catalogue, "AGGREGATIONS", {**catalogue.AGGREGATIONS, "percentiles": ("SUM({value})",)}),
         (catalogue, "SCORED", "COUNT({})"),
         (numbers, "SCALE", 12),
-        (numbers, "FIXED_POINT", "DECIMAL(38, 15)"),
+        (numbers, "SUMMABLE", "{value}"),
+        (numbers, "WHOLE", "ROUND({value})"),
         (numbers, "LARGEST", 1e12),
         (numbers, "DECIMALS", 3),
         (numbers, "TIE", 1),
