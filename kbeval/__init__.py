@@ -18,6 +18,8 @@ _HOMES = {
     "AggregateMetrics": "kbeval.metrics.model",
     "CompareOptions": "kbeval.compare.run",
     "CompareReport": "kbeval.compare.report",
+    "Evaluation": "kbeval.frames.evaluation",
+    "Evaluations": "kbeval.frames.evaluation",
     "Explorer": "kbeval.explore.explorer",
     "Finding": "kbeval.explore.findings",
     "GateReport": "kbeval.compare.gates",
@@ -38,6 +40,7 @@ _HOMES = {
     "check_workspace": "kbeval.explore.check",
     "compare_runs": "kbeval.compare.run",
     "compute_aggregate": "kbeval.scoring.aggregate",
+    "evaluate": "kbeval.frames.evaluation",
     "load_golden": "kbeval.golden",
     "metric_history": "kbeval.explore.history",
     "open_explorer": "kbeval.explore.explorer",
@@ -68,6 +71,9 @@ if TYPE_CHECKING:
     from kbeval.explore.history import History as History
     from kbeval.explore.history import HistoryOptions as HistoryOptions
     from kbeval.explore.history import metric_history as metric_history
+    from kbeval.frames.evaluation import Evaluation as Evaluation
+    from kbeval.frames.evaluation import Evaluations as Evaluations
+    from kbeval.frames.evaluation import evaluate as evaluate
     from kbeval.golden import Golden as Golden
     from kbeval.golden import load_golden as load_golden
     from kbeval.metrics.catalogue import Metric as Metric

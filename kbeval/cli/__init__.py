@@ -41,6 +41,7 @@ COMMANDS = {
     "gate": "kbeval.cli.gate",
     "history": "kbeval.cli.history",
     "grounded": "kbeval.cli.grounded",
+    "trec": "kbeval.cli.trec",
     "recompute": "kbeval.cli.recompute",
     "archive": "kbeval.cli.archive",
     "import": "kbeval.cli.import_export",

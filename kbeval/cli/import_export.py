@@ -9,6 +9,7 @@ import click
 
 from kbeval.cli import common, import_tools
 from kbeval.cli.import_documents import import_documents_command
+from kbeval.cli.trec_files import export_trec, import_qrels, import_trec
 from kbeval.util.text import counted, shown
 
 
@@ -71,6 +72,8 @@ def _store(database: str, runs: list[Any], replace: bool) -> int:
 
 for _command in import_tools.COMMANDS:
     import_command.add_command(_command)
+import_command.add_command(import_trec(_store))
+import_command.add_command(import_qrels)
 
 
 @click.group("export")
@@ -113,6 +116,9 @@ def export_anchors(run: str, folder: str, full_text: bool, replace: bool, **_: A
     if len(written) == 2:
         common.note("the run has not been scored yet; use --golden FILE to write its numbers too")
     return 0
+
+
+export_command.add_command(export_trec)
 
 
 @export_command.command("duckdb")

@@ -37,6 +37,7 @@ STRUCTURE = json.dumps(
         "expected_chunk_ids": ["VARCHAR"],
         "expected_doc_ids": ["VARCHAR"],
         "expected_spans": ["JSON"],
+        "relevance": "MAP(VARCHAR, DOUBLE)",
         "gold_supports": [{"rel_path": "VARCHAR", "heading_path": "JSON", "snippets": ["VARCHAR"]}],
         "required_support_groups": [["BIGINT"]],
         "gold_claim_substr": ["VARCHAR"],

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from kbeval.golden import scalars, spans
 from kbeval.golden.reading import Entry
 from kbeval.golden.scalars import Value, WrongError
+from kbeval.util.numbers import MAX_GRADE
 from kbeval.util.text import did_you_mean
 
 SPELLINGS = {"qid": "id", "question": "query", "gold_citations": "expected_chunk_ids"}
@@ -27,10 +28,14 @@ def _grades(value: Value) -> dict[str, float]:
         msg = "must map chunk ids to grades"
         raise WrongError(msg)
     try:
-        return {scalars.text(chunk): scalars.number(grade) for chunk, grade in value.items()}
+        grades = {scalars.text(chunk): scalars.number(grade) for chunk, grade in value.items()}
     except WrongError as error:
         msg = f"must map chunk ids to grades; one {error}"
         raise WrongError(msg) from None
+    if wrong := next((chunk for chunk, grade in grades.items() if not 0 <= grade <= MAX_GRADE), None):
+        msg = f"must map chunk ids to grades from 0 (judged, not relevant) to {MAX_GRADE:,}; {wrong!r} has another one"
+        raise WrongError(msg)
+    return grades
 
 
 def _heading(value: Value) -> str | list[str]:
@@ -149,6 +154,8 @@ def _check_entry(number: int, entry: Entry, checked: Checked, unknown: dict[str,
         texts = _read_fields(entry, values, unknown, own)
         if "required_support_groups" in values:
             texts += _group_numbers(values)
+        if "relevance" in values:
+            texts += _expect_relevant(values)
         if "id" in values:
             if values["id"] in checked.lines:
                 texts.append(f"duplicate id {values['id']!r}, first used at line {checked.lines[values['id']]}")
@@ -195,6 +202,17 @@ def _read_fields(
         if required not in given
     ]
     return faults
+
+
+def _expect_relevant(values: dict[str, Value]) -> list[str]:
+    """Without expected_chunk_ids, the chunks with a grade above 0 are expected; returns what contradicts itself."""
+    grades = values["relevance"]
+    if "expected_chunk_ids" not in values:
+        if relevant := [chunk for chunk, grade in grades.items() if grade > 0]:
+            values["expected_chunk_ids"] = relevant
+        return []
+    wrong = [chunk for chunk in dict.fromkeys(values["expected_chunk_ids"]) if grades.get(chunk) == 0]
+    return [f"relevance gives {chunk!r} the grade 0 (not relevant), but it is expected" for chunk in wrong]
 
 
 def _has_id(fields: Mapping[str, Value]) -> bool:

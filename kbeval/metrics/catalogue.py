@@ -29,6 +29,8 @@ GRAINS = {
     PER_QUERY: "one row per query",
     "per_judgement": "one row per judgement of an answer",
     PER_ROW_SCORE: "one row per score that came with a row",
+    "per_label": "one row per judged chunk, found or not",
+    "per_piece": "one row per piece of text that a label or a hit holds",
 }
 JUDGE = "judge_"
 # Their scores have metric files of their own.

@@ -29,6 +29,8 @@ SUMS = (
 )
 DECIMALS = 4
 TIE = 10 ** (SCALE - 13)
+# No grade of relevance is larger, so that sums of gains stay exact.
+MAX_GRADE = 10**9
 # Sizes are summed as floats; a hit with exactly the required overlap must not fail because of rounding.
 OVERLAP_TOLERANCE = 1e-9
 
