@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kbeval.cli import common
+from kbeval.cli import common, import_tools
 from kbeval.cli.import_documents import import_documents_command
 from kbeval.cli.trec_files import export_trec, import_qrels, import_trec
 from kbeval.util.text import counted, shown
@@ -72,6 +72,8 @@ def _store(database: str, runs: list[Any], replace: bool) -> int:
 
 import_command.add_command(import_trec(_store))
 import_command.add_command(import_qrels)
+for _command in import_tools.COMMANDS:
+    import_command.add_command(_command)
 
 
 @click.group("export")

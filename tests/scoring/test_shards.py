@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -12,10 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from kbeval.cli import run
 from kbeval.scoring.shards import Shard
 from tests.support.hostile import make_hostile
+from tests.support.pages import ROOT, blocks_in
+from tests.support.second_engine import running_sail
 from tests.support.workspace import Workspace, hits
 
 KBEVAL = [sys.executable, "-m", "kbeval"]
@@ -145,6 +149,48 @@ def test_what_goes_wrong_is_one_line_and_stores_nothing(
     code, lines = score("--all", "--skip-bad-rows")
     assert code == 0
     assert lines[0].startswith("stored the numbers of 3 runs")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_schedulers_of_the_documentation_give_the_same_bytes(plain: Workspace, tmp_path: Path) -> None:
+    """A script with xargs, the commands of a CI matrix, and a Spark job, each as the page has it."""
+    page = (ROOT / "docs" / "large-histories.md").read_text(encoding="utf-8")
+    files = {block.file: block.text for block in blocks_in(page) if block.file}
+    plain.execute("DELETE FROM eval_runs WHERE run_id = 'unreadable'")
+    plain.execute("DELETE FROM eval_query_results WHERE run_id = 'unreadable'")
+    assert run(["archive", "history", "--db", str(plain.db), "--golden", str(plain.golden), "--prune"]) == 0
+    archive = tmp_path / "history"
+    shutil.copytree(archive, tmp_path / "never scored")
+    bin_folder = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}", "KBEVAL_GOLDEN": str(plain.golden)}
+
+    def scored(*commands: list[str], **more: str) -> str:
+        shutil.rmtree(archive)
+        shutil.copytree(tmp_path / "never scored", archive)
+        for each in commands:
+            done = subprocess.run(
+                each, check=False, capture_output=True, text=True, timeout=600, env=environment | more
+            )
+            assert done.returncode == 0, done.stderr
+        assert not (archive / "shards").exists()
+        return scores(archive)
+
+    whole = scored(["kbeval", "score", "--all", "--db", "history"])
+    assert scored(["sh", "-c", files["shards.sh"]]) == whole
+    jobs = yaml.safe_load(files[".github/workflows/score.yml"])["jobs"]
+    shard, merge = (_kbeval_of(jobs[name]["steps"]) for name in ("shard", "merge"))
+    numbers = jobs["shard"]["strategy"]["matrix"]["shard"]
+    matrix = [shard.replace("${{ matrix.shard }}", str(number)).split() for number in numbers]
+    assert scored(*matrix, merge.split()) == whole
+    (tmp_path / "spark_shards.py").write_text(files["spark_shards.py"])
+    with running_sail(tmp_path) as sail:
+        job = [sys.executable, "-W", "ignore", "spark_shards.py", str(archive), str(plain.golden)]
+        assert scored(job, SPARK_REMOTE=sail.address) == whole
+
+
+def _kbeval_of(steps: list[dict[str, str]]) -> str:
+    (found,) = (step["run"] for step in steps if step.get("run", "").startswith("kbeval"))
+    return found
 
 
 def test_every_run_is_in_one_shard_and_stays_there() -> None:

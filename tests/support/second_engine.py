@@ -25,7 +25,8 @@ Rows = list[tuple[Any, ...]]
 class Sail:
     """A connection to the server."""
 
-    def __init__(self, spark: Any, folder: Path) -> None:
+    def __init__(self, spark: Any, folder: Path, address: str) -> None:
+        self.address = address
         self._spark = spark
         self._folder = folder
         self._known: set[str] = set()
@@ -85,6 +86,10 @@ def running_sail(folder: Path) -> Iterator[Sail]:
     """A server for as long as the block."""
     from pyspark.sql import SparkSession
 
+    main = sys.modules["__main__"]
+    if not hasattr(main, "__file__"):
+        # Without it, as in processes of pytest-xdist, the client takes the program for a doctest of its own.
+        main.__file__ = __file__
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -93,9 +98,10 @@ def running_sail(folder: Path) -> Iterator[Sail]:
         process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
     try:
         _wait_for(port, process, folder / "sail.log")
-        spark = SparkSession.builder.remote(f"sc://127.0.0.1:{port}").create()
+        address = f"sc://127.0.0.1:{port}"
+        spark = SparkSession.builder.remote(address).create()
         try:
-            yield Sail(spark, folder)
+            yield Sail(spark, folder, address)
         finally:
             spark.stop()
     finally:
