@@ -200,6 +200,7 @@ def aggregate_runs(scoring: Scoring) -> Scored:
         scored.aggregates[run.run_id] = aggregate
     if scoring.options.by is not None:
         runs = {run.run_id: run for run in scoring.runs}
+        load_slices(scoring, scoring.options.by)
         for run_id, slice_name, found in run_totals(scoring, scoring.options.by):
             scored.slices.setdefault(run_id, {})[slice_name] = _aggregate(scoring, found, runs[run_id])
     scored.warnings.extend(run_warnings(scoring, scored, totals))
@@ -218,16 +219,12 @@ def judges_of(scoring: Scoring) -> dict[str, dict[str, Any]]:
 
 
 def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, str, Totals]]:
-    """What each run's numbers are made of, or with `by` each slice's."""
+    """What each run's numbers are made of, or with `by` each slice's; see `load_slices`, which must come before."""
     parts = {column.name: metric.aggregation for metric in scoring.metrics for column in metric.columns}
     columns = {name: f"query_scores.{scoring.session.quoted(name)}" for name in parts}
     values = [f"{SUMMABLE.format(value=column)} AS v{place}" for place, column in enumerate(columns.values())]
     summable = ",\n    ".join(values)
-    if by is None:
-        scores = compose("summable_scores", values=summable)
-    else:
-        load_slices(scoring, by)
-        scores = compose("sliced_scores", values=summable)
+    scores = compose("summable_scores" if by is None else "sliced_scores", values=summable)
     percentiles = _percentiles(scoring, parts, scores)
     split, sums = [], []
     for place, aggregation in enumerate(parts.values()):

@@ -18,6 +18,7 @@ from kbeval.scoring.aggregate import run_totals
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.run_warnings import queries_it_applies_to
 from kbeval.scoring.scorer import Scoring, open_scoring
+from kbeval.scoring.slices import load_slices
 from kbeval.util.numbers import SUMMABLE, SUMS, WHOLE
 from tests.oracles.judge_oracle import Given
 from tests.scoring.test_judged_numbers import store
@@ -142,7 +143,7 @@ def _other_numbers(scoring: Scoring, sail: Sail) -> Iterator[str]:
     session = scoring.session
     there = copy.copy(scoring)
     there.session = sail  # type: ignore[assignment]  # what composing statements needs of a session
-    for name in ("per_query", "per_hit", "per_expected_hit", "per_judgement", "query_slices"):
+    for name in ("per_query", "per_hit", "per_expected_hit", "per_judgement", "per_row_score"):
         session.need(name)
         sail.hand_over(session, name)
     sail.hand_over(session, "query_scores")
@@ -151,6 +152,9 @@ def _other_numbers(scoring: Scoring, sail: Sail) -> Iterator[str]:
     if bag(sail.rows(there.scores_sql())) != bag(session.rows("SELECT * FROM scores")):
         yield "scores differ"
     for by in (None, "tags", "category"):
+        if by is not None:
+            load_slices(scoring, by)
+            sail.hand_over(session, "asked_slices", again=True)
         if list(run_totals(there, by)) != list(run_totals(scoring, by)):
             yield f"totals by {by} differ"
     if queries_it_applies_to(there) != queries_it_applies_to(scoring):

@@ -15,6 +15,7 @@ from kbeval.metrics.catalogue import metrics_in_config
 from kbeval.scoring.aggregate import Scored, run_totals, score_runs
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.scorer import open_scoring
+from kbeval.scoring.slices import load_slices
 from tests.support.workspace import Workspace
 
 METRICS = {
@@ -139,6 +140,7 @@ def test_slices_by_any_field_and_by_several(rows: Workspace) -> None:
         scoring.build_query_scores()
 
         def slices(by: str) -> dict[str, int]:
+            load_slices(scoring, by)
             return {name: found["total_queries"][0][0] for _, name, found in run_totals(scoring, by)}
 
         assert slices("category,lang") == {"x / de": 1, "x / en": 1, "y / (none)": 1}

@@ -31,9 +31,9 @@ class Sail:
         self._folder = folder
         self._known: set[str] = set()
 
-    def hand_over(self, session: Session, name: str) -> None:
-        """Make a relation of a session known under its name, in the types that Spark has."""
-        if name in self._known:
+    def hand_over(self, session: Session, name: str, *, again: bool = False) -> None:
+        """Make a relation of a session known under its name, in the types that Spark has. `again`: with other rows."""
+        if name in self._known and not again:
             return
         path = self._folder / f"{name}.parquet"
         kept = [
