@@ -7,6 +7,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DEV    := $(VENV)/.dev
 PEERS  := $(VENV)/.peers
+# The same for Chromium, which some tests need.
+BROWSER := $(VENV)/.browser
 
 # All processors, busy until the end: who has nothing left takes tests from another.
 PARALLEL := -n auto --dist worksteal
@@ -21,10 +23,10 @@ demo: $(READY)  ## create a small workspace in kbeval-demo/ and score it
 	@$(BIN)/kbeval demo
 	@echo "(kbeval is installed in $(BIN): run 'source $(BIN)/activate' first)"
 
-check: $(PEERS) lint type  ## the quick checks, in about four minutes: ruff, mypy, pytest without slow tests
+check: $(PEERS) $(BROWSER) lint type  ## the quick checks, in about four minutes: ruff, mypy, pytest without slow tests
 	$(BIN)/pytest $(PARALLEL) -m "not slow"
 
-test: $(PEERS) lint type  ## run every check: ruff, mypy, pytest
+test: $(PEERS) $(BROWSER) lint type  ## run every check: ruff, mypy, pytest
 	$(BIN)/pytest $(PARALLEL)
 
 lint: $(DEV)  ## ruff: style and formatting
@@ -64,3 +66,9 @@ $(DEV): $(READY)
 $(PEERS): $(DEV)
 	$(BIN)/python -m pip install -qq --group peers
 	@touch $@
+
+# The system's own Chromium; installed where there is none and that is possible.
+$(BROWSER): $(DEV)
+	@$(BIN)/python -m tests.support.browser || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq \
+		&& DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core > /dev/null; } || true
+	@$(BIN)/python -m tests.support.browser && touch $@ || echo "there is no Chromium: tests in a browser are skipped, and fail under CI=true"

@@ -105,7 +105,20 @@ def _check_findings(path: Path, table: Mapping[str, Any]) -> None:
 
 
 # The keys of [judge] and their types.
-JUDGE_KEYS: dict[str, type] = {"model": str, "base_url": str, "rubrics": list, "second_model": str}
+JUDGE_KEYS: dict[str, tuple[type, ...]] = {
+    "model": (str,),
+    "base_url": (str,),
+    "rubrics": (list,),
+    "second_model": (str,),
+    "temperature": (int, float, str),
+    "max_tokens": (int,),
+    "ca_file": (str,),
+}
+_JUDGE_WORDS = {
+    "rubrics": "a list of strings",
+    "temperature": 'a number from 0 to 2, or "none"',
+    "max_tokens": "a whole number above 0",
+}
 
 
 def _check_judge(path: Path, table: Mapping[str, Any]) -> None:
@@ -117,10 +130,15 @@ def _check_judge(path: Path, table: Mapping[str, Any]) -> None:
             hint = did_you_mean(key, JUDGE_KEYS) or f"; known keys: {', '.join(JUDGE_KEYS)}"
             msg = f"{path}: unknown key 'judge.{key}'{hint}"
             raise UsageError(msg)
-        is_right = isinstance(value, JUDGE_KEYS[key])
-        if not is_right or (isinstance(value, list) and not all(isinstance(item, str) for item in value)):
-            wanted = "a list of strings" if JUDGE_KEYS[key] is list else "a string"
-            msg = f"{path}: judge.{key} must be {wanted}"
+        is_right = isinstance(value, JUDGE_KEYS[key]) and not isinstance(value, bool)
+        if isinstance(value, list):
+            is_right = is_right and all(isinstance(item, str) for item in value)
+        elif key == "temperature" and is_right:
+            is_right = value == "none" if isinstance(value, str) else 0 <= value <= 2
+        elif key == "max_tokens" and is_right:
+            is_right = value > 0
+        if not is_right:
+            msg = f"{path}: judge.{key} must be {_JUDGE_WORDS.get(key, 'a string')}"
             raise UsageError(msg)
 
 

@@ -32,8 +32,10 @@ LONG = {
     "database": "host_program never_opened process",
     "engine": "second_engine",
     "explore": "checks explain explore sql_safety unmet_labels views views_against_oracle",
-    "live": "at_a_terminal judging limits pipeline run secrets targets",
+    "live": "at_a_terminal https_and_proxies judging label_answers label_page label_terminal labelling limits pipeline"
+    " run secrets targets",
     "metrics": "plain_expressions",
+    "report": "in_a_browser what_is_in_it",
     "scoring": "doubts how_runs_are_scored judged_numbers matching_against_oracle numbers_shown real_rows"
     " rechunking_experiment recompute rescoring rescoring_any_history shards",
     "storage": "archive_damage archive_of_others archive_source archiving columnar_cache columnar_cache_broken"

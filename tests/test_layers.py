@@ -20,6 +20,7 @@ LAYERS = (
     {"explore"},
     {"systems"},
     {"render"},
+    {"report"},
     {"live"},
     {"demo", "workspace"},
     {"cli"},

@@ -26,6 +26,8 @@ def test_the_wheel_installs_and_scores_outside_the_checkout(tmp_path: Path) -> N
         assert f"kbeval/sql/{path.relative_to(ROOT / 'sql').as_posix()}" in packed
     for path in (ROOT / "kbeval" / "live" / "rubrics").glob("*.md"):
         assert f"kbeval/live/rubrics/{path.name}" in packed
+    for path in (ROOT / "kbeval" / "report" / "templates").iterdir():
+        assert f"kbeval/report/templates/{path.name}" in packed
     assert not any(name.startswith(("tests/", "fixtures/", "docs/")) for name in packed)
     venv.create(tmp_path / "env", with_pip=True)
     python = tmp_path / "env" / "bin" / "python"
@@ -43,6 +45,8 @@ def test_the_wheel_installs_and_scores_outside_the_checkout(tmp_path: Path) -> N
     assert '"mrr": 0.9091' in kbeval("score", "latest~1", "--format", "json", folder=away / "kbeval-demo")
     asked = ("judge", "latest", "--judge-model", "m", "--judge-base-url", "http://localhost:1/v1", "--dry-run")
     assert "answers to judge" in kbeval(*asked, folder=away / "kbeval-demo")
+    kbeval("report", "latest~1", "latest", "-o", "report.html", folder=away / "kbeval-demo")
+    assert (away / "kbeval-demo" / "report.html").read_text().endswith("</html>\n")
     where = subprocess.run(
         [python, "-c", "import kbeval; print(kbeval.__file__)"],
         cwd=away,

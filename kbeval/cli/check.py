@@ -44,6 +44,7 @@ def check_command(runs: tuple[str, ...], ignore: tuple[str, ...], codes: bool, f
     from kbeval.golden import load_golden
     from kbeval.scoring.scorer import open_scoring
     from kbeval.storage.database_file import refuse_database
+    from kbeval.storage.labels import stored_decisions
 
     if codes:
         _print_codes(form)
@@ -59,7 +60,7 @@ def check_command(runs: tuple[str, ...], ignore: tuple[str, ...], codes: bool, f
     with common.Progress() as progress:
         options = settings.score_options(on_step=progress.step)
         with open_scoring(database, golden, list(runs) or None, options, leave_out=True) as scoring:
-            every = check_workspace(scoring)
+            every = check_workspace(scoring, stored_decisions(database))
             looked_at = len(scoring.runs) + len({fault.run_id for fault in scoring.key_faults})
     found = [finding for finding in every if finding.code not in ignored]
     findings = [finding for finding in found if not finding.is_note]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from kbeval.compare.report import CompareReport
 
 _NEXT_TO_DB = ""
+_HTML = (".html", ".htm")
 
 
 @click.command("compare")
@@ -46,7 +47,8 @@ _NEXT_TO_DB = ""
     is_flag=False,
     flag_value=_NEXT_TO_DB,
     metavar="[PATH]",
-    help="also write a Markdown report, to PATH or else to RUNS_DIR/B/report.md; must be the last option",
+    help="also write a report: HTML if PATH ends with .html, otherwise Markdown; without PATH to RUNS_DIR/B/report.md;"
+    " must be the last option",
 )
 @common.runs_dir_option
 @common.metric_options
@@ -73,9 +75,15 @@ def compare_command(a: str, b: str, form: str, top: int, report: str | None, **f
             only=tuple(name.strip() for name in (own.pop("only") or "").split(",") if name.strip()),
             **own,
         )
-        found = compare_runs(a, b, db=database, golden=golden, options=options)
+        page: str | None = None
+        if report is not None and report.lower().endswith(_HTML):
+            from kbeval.report.two_runs import two_runs_page
+
+            page, found = two_runs_page(a, b, db=database, golden=golden, options=options)
+        else:
+            found = compare_runs(a, b, db=database, golden=golden, options=options)
     if report is not None:
-        _write(found, report, settings, database)
+        _write(found, page, report, settings, database)
     if form == "json":
         common.print_json(found.to_dict())
     elif form == "md":
@@ -91,13 +99,14 @@ def compare_command(a: str, b: str, form: str, top: int, report: str | None, **f
     return 0
 
 
-def _write(found: CompareReport, report: str, settings: common.Settings, database: str) -> None:
+def _write(found: CompareReport, page: str | None, report: str, settings: common.Settings, database: str) -> None:
+    """Write the report; `page`: as HTML."""
     from kbeval.render.comparison import render_report_md
     from kbeval.util.files import run_file, write_whole
 
     runs_dir = Path(settings.get("runs_dir") or parent_folder(database) / "runs")
     path = Path(report) if report != _NEXT_TO_DB else run_file(runs_dir, found.run_b, "report.md", "use --report PATH")
-    write_whole(path, render_report_md(found), never=settings.read_files())
+    write_whole(path, render_report_md(found) if page is None else page, never=settings.read_files())
     common.note(f"wrote {path}")
 
 

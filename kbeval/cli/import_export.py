@@ -8,15 +8,19 @@ from typing import Any
 import click
 
 from kbeval.cli import common
+from kbeval.cli.import_documents import import_documents_command
 from kbeval.util.text import counted, shown
 
 
 @click.group("import")
 def import_command() -> None:
-    """Import runs of other systems.
+    """Import runs of other systems, or documents to be searched.
 
     Imported runs are scored, compared and gated like any others.
     """
+
+
+import_command.add_command(import_documents_command)
 
 
 @import_command.command("anchors")

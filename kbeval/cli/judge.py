@@ -12,10 +12,22 @@ from kbeval.cli import common
 from kbeval.util.text import counted, shown
 
 if TYPE_CHECKING:
+    from kbeval.live.agreement import Agreement
     from kbeval.live.judging import Estimate, JudgeOptions, JudgeReport, Plan, SpotCheck
     from kbeval.render.table import Cell
 
 _MOST = 1_000_000
+
+
+class _Temperature(click.ParamType[float | str]):
+    """A number from 0 to 2, or `none`."""
+
+    name = "temperature"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float | str:
+        if value == "none":
+            return "none"
+        return click.FloatRange(0, 2)(value, param, ctx)
 
 
 # Who judges, by what, and for how much.
@@ -29,8 +41,18 @@ _OPTIONS = (
         "--judge-base-url", metavar="URL", help="address of the judge's server, e.g. http://localhost:11434/v1"
     ),
     click.option(
-        "--judge-temperature", type=click.FloatRange(0, 2), default=0.0, help="sampling temperature, 0 by default"
+        "--judge-temperature",
+        type=_Temperature(),
+        metavar="N|none",
+        help="sampling temperature; none: send none, for models that refuse it  [0]",
     ),
+    click.option(
+        "--judge-max-tokens",
+        type=click.IntRange(1, _MOST),
+        metavar="N",
+        help="tokens of a reply at most, with the thoughts of models that think  [2000]",
+    ),
+    click.option("--judge-ca-file", metavar="FILE", help="certificates to trust besides the usual ones, for https"),
     click.option(
         "--rubric",
         "rubrics",
@@ -65,6 +87,9 @@ def judge_options(command: common.Command) -> common.Command:
 @click.command("judge")
 @click.argument("run")
 @judge_options
+@click.option(
+    "--agreement", "with_people", is_flag=True, help="show how far the judge agrees with people; asks nothing"
+)
 @click.option("--dry-run", is_flag=True, help="show what would be asked and what it would cost; send nothing")
 @click.option("--seed", type=int, default=0, help="chooses the answers of --spot-check")
 @click.option("--concurrency", type=click.IntRange(1, 1000), default=16, help="most requests at once, 16 by default")
@@ -77,7 +102,7 @@ def judge_options(command: common.Command) -> common.Command:
 @common.golden_option
 @common.format_option
 @common.engine_options
-def judge_command(run: str, form: str, *, dry_run: bool, **flags: Any) -> int:  # noqa: ANN401  (click's options)
+def judge_command(run: str, form: str, *, dry_run: bool, with_people: bool, **flags: Any) -> int:  # noqa: ANN401  (click's options)
     """Have a language model judge the answers of a run.
 
     Every answer that is not a refusal gets a score for groundedness (is every claim supported by the context?) and for
@@ -91,6 +116,8 @@ def judge_command(run: str, form: str, *, dry_run: bool, **flags: Any) -> int:  
     from kbeval.live.judging import estimate, judge_run, refuse_cut_context
 
     database = Path(common.Settings().db())
+    if with_people:
+        return _print_people(database, run, form)
     with common.Progress() as progress:
         plan = judge_plan(run, flags, progress)
     if dry_run:
@@ -99,6 +126,49 @@ def judge_command(run: str, form: str, *, dry_run: bool, **flags: Any) -> int:  
         return 0
     _print(judge_run(database, plan, Environment()), form)
     return 0
+
+
+def _print_people(database: Path, run: str, form: str) -> int:
+    """The scores of people, given with 'kbeval label --as-judge', next to the judge's."""
+    from kbeval.live.labelling.answers import people_and_judge
+    from kbeval.render.table import Column
+
+    with common.Progress() as progress:
+        found = people_and_judge(database, run, common.Settings().score_options(on_step=progress.step))
+    if form == "json":
+        common.print_json(found.to_dict())
+        return 0
+    columns = [
+        Column("rubric"),
+        Column("judge"),
+        Column("person"),
+        Column("pairs", right=True),
+        Column("exact", right=True),
+        Column("within_one", "within one", right=True),
+        Column("mean_shift", "shift", right=True),
+        Column("kappa", right=True),
+        Column("interval", "95 % interval"),
+    ]
+    rows: list[list[Cell]] = [
+        [row.rubric, row.judge, row.person, *_agreement_cells(row.agreement)] for row in found.rows
+    ]
+    common.print_table(columns, rows, form)
+    for rubric, (people, value, interval) in found.people.items():
+        if people > 1:
+            spread = "" if interval is None else f", 95 % interval {interval[0]:.2f} to {interval[1]:.2f}"
+            alpha = "is not defined" if value is None else f"is {value:.4f}{spread}"
+            common.note(f"{rubric}: among {people} people, Krippendorff's alpha (ordinal) {alpha}")
+    if not found.rows:
+        missing = "no judge scored it" if found.people else "no one scored its answers"
+        common.note(
+            f"nothing to compare in run {found.run_id}: {missing}; see 'kbeval label --as-judge {found.run_id}'"
+        )
+    return 0
+
+
+def _agreement_cells(one: Agreement) -> list[Cell]:
+    interval = None if one.interval is None else f"{one.interval[0]:.2f} to {one.interval[1]:.2f}"
+    return [one.pairs, one.exact, one.within_one, one.mean_shift, one.kappa, interval]
 
 
 def judge_plan(run: str, flags: Mapping[str, Any], progress: common.Progress) -> Plan:
@@ -131,7 +201,8 @@ def _options(settings: common.Settings, flags: Mapping[str, Any], progress: comm
     from kbeval.live.prices import read_prices
     from kbeval.live.rubrics import load_rubrics
     from kbeval.live.sending import Policy
-    from kbeval.live.wire import parse_judge
+    from kbeval.live.trust import checked_ca_file
+    from kbeval.live.wire import MOST_TOKENS, parse_judge
 
     table = settings.config.get("judge") or {}
     model = flags["judge_model"] or table.get("model")
@@ -140,28 +211,37 @@ def _options(settings: common.Settings, flags: Mapping[str, Any], progress: comm
         raise UsageError(msg)
     # An address in the file belongs to the model in the file.
     base_url = flags["judge_base_url"] or (None if flags["judge_model"] else table.get("base_url"))
-    temperature = flags["judge_temperature"]
-    # Whole numbers are sent as such.
-    temperature = int(temperature) if temperature == int(temperature) else temperature
+    folder = settings.config.path.parent if settings.config.path else Path()
+    temperature = _temperature(flags["judge_temperature"], table.get("temperature"))
+    most = flags["judge_max_tokens"] or table.get("max_tokens") or MOST_TOKENS
+    trusted = flags["judge_ca_file"] or (str(folder / table["ca_file"]) if "ca_file" in table else None)
     second = flags["second_judge_model"] or (table.get("second_model") if flags["spot_check"] else None)
     second_url = flags["second_judge_base_url"] or (None if second is None else _same_server(second, base_url))
-    folder = settings.config.path.parent if settings.config.path else Path()
     rubrics = flags["rubrics"] or [_in(folder, name) for name in table.get("rubrics", ())]
     return JudgeOptions(
-        judge=parse_judge(model, base_url, temperature),
+        judge=parse_judge(model, base_url, temperature, most),
         rubrics=load_rubrics(rubrics),
         allow_cut_context=flags["allow_cut_context"],
         prices=read_prices(settings.config.get("prices") or {}, str(settings.config.path)),
         max_cost=flags["max_cost"],
         concurrency=flags["concurrency"],
         rate=flags["rate"],
-        policy=Policy(timeout=flags["timeout"]),
+        policy=Policy(timeout=flags["timeout"], ca_file=checked_ca_file(trusted, "--judge-ca-file")),
         reading=settings.score_options(on_step=progress.step),
         suite=settings.get("suite"),
         spot_check=flags["spot_check"] or 0,
-        second_judge=None if second is None else parse_judge(second, second_url, temperature),
+        second_judge=None if second is None else parse_judge(second, second_url, temperature, most),
         seed=flags["seed"],
     )
+
+
+def _temperature(given: float | str | None, configured: float | str | None) -> float | None:
+    """What to send; None: nothing. Whole numbers are sent as such."""
+    found = given if given is not None else configured
+    if found == "none":
+        return None
+    number = float(found or 0)
+    return int(number) if number == int(number) else number
 
 
 def _same_server(model: str, base_url: str | None) -> str | None:
@@ -243,18 +323,7 @@ def _print_spot_check(found: SpotCheck, form: str) -> None:
         Column("kappa", right=True),
         Column("interval", "95 % interval"),
     ]
-    rows: list[list[Cell]] = [
-        [
-            name,
-            one.pairs,
-            one.exact,
-            one.within_one,
-            one.mean_shift,
-            one.kappa,
-            None if one.interval is None else f"{one.interval[0]:.2f} to {one.interval[1]:.2f}",
-        ]
-        for name, one in found.agreements.items()
-    ]
+    rows: list[list[Cell]] = [[name, *_agreement_cells(one)] for name, one in found.agreements.items()]
     click.echo()
     if form == "table":
         click.echo(common.paint(shown(f"spot check of {counted(found.answers, 'answer')} by {found.judge}"), "bold"))

@@ -15,7 +15,7 @@ from kbeval.util.hiding import marks_in
 from kbeval.util.text import counted, json_shown, shown
 
 if TYPE_CHECKING:
-    from kbeval.live.run import Exchange, Finished, RunOptions
+    from kbeval.live.run_options import Exchange, Finished, RunOptions
     from kbeval.live.targets import TargetConfig
 
 _MOST_AT_ONCE = 1_000
@@ -31,6 +31,7 @@ _OPTIONS = (
         "--target", "target_name", metavar="NAME", help="a [targets.NAME] of kbeval.toml, or a type of target"
     ),
     click.option("--url", metavar="URL", help="address of the system, for targets of type http and anchors"),
+    click.option("--chunker-version", metavar="NAME", help="whose chunks to search, for targets of type bm25"),
     click.option("--timeout", type=click.FloatRange(0, min_open=True), help="seconds to wait for an answer  [120]"),
     click.option("--k", type=click.IntRange(1, LARGEST_K), help="how many hits to ask for  [10]"),
     click.option("--mode", metavar="TEXT", help="retrieval mode, stored with every row and available to templates"),
@@ -108,7 +109,8 @@ class RunJob:
         self.golden = load_golden(path)
         for warning in self.golden.warnings:
             common.warn(warning)
-        self._overrides = {"url": given["url"], "timeout": given["timeout"]}
+        names = ("url", "timeout", "chunker_version")
+        self._overrides = {name: given[name] for name in names}
         if given["resume"] is not None:
             _refuse(settings, dry_run=dry_run)
         else:
@@ -161,7 +163,7 @@ class RunJob:
 
 
 def _options(given: Mapping[str, Any]) -> RunOptions:
-    from kbeval.live.run import Choice, RunOptions
+    from kbeval.live.run_options import Choice, RunOptions
 
     return RunOptions(
         k=given["k"],

@@ -50,9 +50,9 @@ def pipeline_command(**given: Any) -> int:  # noqa: ANN401  (click's options)
     """Make a run, judge and score it, compare it with the previous run of its suite, and check its gates.
 
     The target and its options are those of 'kbeval run', the judge (if there is one) and its options those of
-    'kbeval judge', the gates those of [gates] in kbeval.toml. Writes summary.md
-    and, if there is an earlier run, report.md to RUNS_DIR/RUN. If a step fails after the run was made, the others are
-    still tried; the exit code is that of the worst step.
+    'kbeval judge', the gates those of [gates] in kbeval.toml. Writes summary.md, report.html and, if there is an
+    earlier run, report.md to RUNS_DIR/RUN. If a step fails after the run was made, the others are still tried; the
+    exit code is that of the worst step.
     """
     from kbeval.compare.gates import read_gates
     from kbeval.live.pipeline import COMPARE, JUDGE, SCORE, Plan, evaluate

@@ -13,7 +13,7 @@ from kbeval.cli import common
 from kbeval.util.text import shown
 
 if TYPE_CHECKING:
-    from kbeval.explore.inspect import Hit, Judgement, Label, QueryDetail
+    from kbeval.explore.inspect import Hit, Judgement, QueryDetail
     from kbeval.metrics.model import AggregateMetrics
     from kbeval.scoring.options import ScoreOptions
     from kbeval.storage.runs import Run
@@ -214,44 +214,9 @@ def _show_query(settings: common.Settings, run: Run, query_id: str, form: str) -
 
 def _marks(hit: Hit, golden: Mapping[str, Any]) -> str:
     """The labels that a hit matches, or nearly matches."""
-    return ", ".join(_mark(label, golden) for label in hit.labels)
+    from kbeval.render.places import counts_as
 
-
-def _mark(label: Label, golden: Mapping[str, Any]) -> str:
-    name = label.label if label.kind in ("span", "support") else f"{label.kind} {label.label}"
-    if label.kind == "support":
-        # As in the golden file: supports are numbered from 0.
-        name = f"support {_label(golden['gold_supports'][int(label.label.split()[-1])])}"
-    shares = ""
-    if label.shared is not None and label.hit_size and label.label_size:
-        shares = f" ({label.shared / label.label_size:.2f} of it, {label.shared / label.hit_size:.2f} of the hit)"
-    return f"{name}{shares}" if label.counts else f"not {name}{shares}"
-
-
-# How the positions of each kind of span are shown: the unit, and the fields of its two ends.
-_ENDS = {
-    "line": ("lines", "start", "end"),
-    "code": ("lines", "line_start", "line_end"),
-    "byte": ("bytes", "start", "end"),
-    "char": ("characters", "start", "end"),
-    "time": ("ms", "start_ms", "end_ms"),
-}
-
-
-def _where(spans: Sequence[Mapping[str, Any]]) -> str | None:
-    """The location of a hit, in short."""
-    return "; ".join(map(_span, spans)) or None
-
-
-def _span(span: Mapping[str, Any]) -> str:
-    kind = span.get("kind")
-    if kind in _ENDS:
-        word, low, high = _ENDS[kind]
-        return f"{word} {span.get(low)}–{span.get(high)}"
-    if kind == "page":
-        characters = f", characters {span.get('char_start')}–{span.get('char_end')}"
-        return f"page {span.get('page')}{characters if span.get('char_start') is not None else ''}"
-    return json.dumps({name: value for name, value in span.items() if value is not None}, ensure_ascii=False)
+    return ", ".join(counts_as(label, golden) for label in hit.labels)
 
 
 def _one_line(text: str | None) -> str | None:
@@ -265,19 +230,6 @@ def _print_citations(citations: Any, real: Sequence[bool]) -> None:  # noqa: ANN
         click.echo(f"  {'citation':20} {shown(json.dumps(place or citation, ensure_ascii=False))}  ({verdict})")
 
 
-def _label(item: object) -> str:
-    if isinstance(item, str):
-        return item
-    if isinstance(item, dict) and "rel_path" in item:
-        headings = item.get("heading_path") or ""
-        place = " > ".join(headings) if isinstance(headings, list) else headings
-        return " > ".join(filter(None, (item["rel_path"], place)))
-    if isinstance(item, dict) and "kind" in item:
-        place = {name: _plain(value) for name, value in item.items() if name not in ("doc_id", "path")}
-        return f"{item.get('doc_id') or item.get('path')} {_span(place)}"
-    return json.dumps(item, ensure_ascii=False)
-
-
 def _print_judgements(judgements: Sequence[Judgement]) -> None:
     for one in judgements:
         score = f"unscored: {one.why}" if one.score is None else f"{one.score:g}: {one.reasoning or ''}"
@@ -286,22 +238,20 @@ def _print_judgements(judgements: Sequence[Judgement]) -> None:
             click.echo(f"  {'not supported':20} {shown(claim)}")
 
 
-def _plain(value: object) -> object:
-    """A position as people write it: 46, not 46.0."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _listed(items: Sequence[object]) -> str:
     return (", " if all(isinstance(item, str) for item in items) else "; ").join(map(_with_snippets, items))
 
 
 def _with_snippets(item: object) -> str:
     """A label as the golden file has it; of a support also the words, one of which its text must hold."""
+    from kbeval.render.places import label_text
+
     snippets = item.get("snippets") if isinstance(item, dict) else None
-    return f"{_label(item)}, with {' or '.join(map(repr, snippets))}" if snippets else _label(item)
+    return f"{label_text(item)}, with {' or '.join(map(repr, snippets))}" if snippets else label_text(item)
 
 
 def _print_query(detail: QueryDetail) -> None:
+    from kbeval.render.places import spans_text
     from kbeval.render.table import Column
 
     text = detail.golden.get("query") or detail.stored.get("query") or ""
@@ -345,7 +295,7 @@ def _print_query(detail: QueryDetail) -> None:
                     h.doc_id or h.path,
                     h.score,
                     _marks(h, detail.golden),
-                    _where(h.spans),
+                    spans_text(h.spans),
                     _one_line(h.text),
                 ]
                 for h in detail.hits

@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from kbeval.scoring.aggregate import Scored, aggregate_runs, judges_of
 from kbeval.scoring.depths import stored_depths
 from kbeval.scoring.matching_warnings import whose_chunks
 from kbeval.scoring.options import ScoreOptions
-from kbeval.scoring.scorer import Scoring, open_scoring
+from kbeval.scoring.scorer import Scoring, StoredScoring, open_scoring
 from kbeval.storage.run_config import (
     Difference,
     changed_parts,
@@ -46,6 +46,8 @@ from kbeval.util.text import counted
 
 if TYPE_CHECKING:
     import polars as pl
+
+Result = TypeVar("Result")
 
 # The metric that labels are about, by kind of label, the finest kind first. `groundedness` counts answers without a
 # rule, so it is about no label.
@@ -96,15 +98,26 @@ def compare_runs(
     Raises IncomparableError where the runs were made or judged with different labels or judges, and BadRowsError
     where a stored row cannot be read; `options` can wave both through.
     """
-    options = options or CompareOptions()
+    return compare_and(a, b, lambda _, report: report, db=db, golden=golden, options=options or CompareOptions())
+
+
+def compare_and(  # noqa: PLR0913  (as compare_runs, and what to do next)
+    a: str,
+    b: str,
+    task: Callable[[StoredScoring, CompareReport], Result],
+    *,
+    db: str | os.PathLike[str],
+    golden: Golden | str | os.PathLike[str],
+    options: CompareOptions,
+) -> Result:
+    """Compare two runs and do something with the report while the session is open: it still holds every hit."""
     asked = (*options.scoring.extra_ks, *ks_named(options.only))
-    options = replace(options, scoring=replace(options.scoring, extra_ks=asked))
 
-    def report(scoring: ScoreOptions) -> CompareReport:
-        with _opened(a, b, db, golden, replace(options, scoring=scoring)) as (work, opened):
-            return work.report(opened)
+    def work(scoring: ScoreOptions) -> Result:
+        with _opened(a, b, db, golden, replace(options, scoring=scoring)) as (comparing, opened):
+            return task(opened, comparing.report(opened))
 
-    return with_or_without_copy(options.scoring, report)
+    return with_or_without_copy(replace(options.scoring, extra_ks=asked), work)
 
 
 def compared_rows(
@@ -128,7 +141,7 @@ def compared_rows(
 @contextlib.contextmanager
 def _opened(
     a: str, b: str, db: str | os.PathLike[str], golden: Golden | str | os.PathLike[str] | None, options: CompareOptions
-) -> Iterator[tuple[_Compare, Scoring]]:
+) -> Iterator[tuple[_Compare, StoredScoring]]:
     work = _Compare(options)
     with open_scoring(db, golden, [a, b], options.scoring, check_runs=work.check_runs, together=True) as scoring:
         work.see_how(scoring)

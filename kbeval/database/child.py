@@ -440,6 +440,19 @@ class Server:
         self._open().executemany(sql, rows)
         return ("ok", None)
 
+    def on_write(self, sql: str, rows: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+        """Run a statement for each row of parameters, in a transaction of its own: all of them, or none."""
+        connection = self._open()
+        self._patiently(lambda: connection.execute("BEGIN IMMEDIATE"))
+        try:
+            connection.executemany(sql, rows)
+            self._patiently(lambda: connection.execute("COMMIT"))
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+        return ("ok", None)
+
     def on_timeout(self, timeout_ms: int) -> tuple[Any, ...]:
         self._timeout = timeout_ms / 1000
         return ("ok", None)

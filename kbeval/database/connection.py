@@ -102,6 +102,18 @@ class Database:
         while some := [tuple(map(_plain, row)) for row in itertools.islice(left, _SENT_ROWS)]:
             self.process.ask("many", sql, some)
 
+    def start_write(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
+        """Begin to run one statement for each row of parameters, in one transaction and one request.
+
+        The descriptor that is returned becomes readable when it is done; `finish_write` must follow before anything
+        else is asked.
+        """
+        return self.process.start("write", sql, [tuple(map(_plain, row)) for row in rows])
+
+    def finish_write(self) -> None:
+        """Return once the write is committed, or raise its error."""
+        self.process.finish()
+
     def wait_at_most(self, timeout_ms: int) -> None:
         """Set how long to wait for other processes to release their locks."""
         self.process.ask("timeout", timeout_ms)

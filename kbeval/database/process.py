@@ -112,29 +112,55 @@ class Process:
 
     def ask(self, *request: Any) -> Any:  # noqa: ANN401  (requests and answers are of many kinds)
         """Send a request and wait for the answer. An error in the process is raised here."""
-        kind, *found = self.ask_plainly(*request)
-        if kind == "ok":
-            return found[0]
-        raise error_of(kind, *found)
+        return _found(self.ask_plainly(*request))
 
     def ask_plainly(self, *request: Any) -> tuple[Any, ...]:  # noqa: ANN401  (the same)
         """Like `ask`, but errors are returned, not raised."""
-        with self._lock:
+        self.start(*request)
+        return self._answer()
+
+    def start(self, *request: Any) -> int:  # noqa: ANN401  (the same)
+        """Send a request. The descriptor that is returned becomes readable with the answer, which `finish` must fetch.
+
+        Until then, requests of other threads wait, and this thread must not make another one.
+        """
+        self._lock.acquire()
+        try:
             channel = self._usable()
             try:
                 if not self._is_greeted:
                     self._greet(channel)
                 _send(channel, (_taken(self.freed), _taken(self.dropped), *request))
-                answer: tuple[Any, ...] | None = _receive(channel)
             except OSError as error:
                 raise self._ended() from error
             except BaseException:
                 # Otherwise the next request would receive the answer to this one.
                 self.end()
                 raise
+            return channel.fileno()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def finish(self) -> Any:  # noqa: ANN401  (the same)
+        """Wait for the answer to the request that was started. An error in the process is raised here."""
+        return _found(self._answer())
+
+    def _answer(self) -> tuple[Any, ...]:
+        try:
+            channel = self._usable()
+            try:
+                answer: tuple[Any, ...] | None = _receive(channel)
+            except OSError as error:
+                raise self._ended() from error
+            except BaseException:
+                self.end()
+                raise
             if answer is None:
                 raise self._ended()
             return answer
+        finally:
+            self._lock.release()
 
     def _usable(self) -> socket.socket:
         if self._channel is None:
@@ -254,6 +280,13 @@ if hasattr(os, "register_at_fork"):
 def own_pids() -> set[int]:
     """The processes that were started here."""
     return {process.pid for process in list(_LIVE)}
+
+
+def _found(answer: tuple[Any, ...]) -> Any:  # noqa: ANN401  (answers are of many kinds)
+    kind, *found = answer
+    if kind == "ok":
+        return found[0]
+    raise error_of(kind, *found)
 
 
 def error_of(kind: str, name: str, text: str) -> DatabaseError:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 # The layers of relations that numbers are computed from, in order; FOLDERS adds those that build on them.
 LAYERS = ("stored", "labels", "places", "matching", "systems", "grains", "totals")
-FOLDERS = (*LAYERS, "compare", "kept", "checks", "views", "former")
+FOLDERS = (*LAYERS, "compare", "kept", "pool", "checks", "views", "former")
 # Templates that are filled in from the existing metrics, so they are not relations themselves.
 COMPOSED = (
     *("query_scores", "scores", "summable_scores", "sliced_scores", "run_totals", "percentiles", "applicable"),

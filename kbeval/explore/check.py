@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kbeval.explore.findings import Finding
+from kbeval.explore.unjudged import ABOUT_UNJUDGED, UNJUDGED, unjudged_hits
 from kbeval.golden import Golden
 from kbeval.scoring.doubts import find_doubts
 from kbeval.scoring.row_checks import (
@@ -18,6 +19,7 @@ from kbeval.scoring.row_checks import (
     unmet_axes,
 )
 from kbeval.scoring.scorer import Scoring
+from kbeval.storage.labels import Decision
 from kbeval.storage.runs import REPEATED_ROW, REPEATED_RUN, UNREADABLE_KEY, KeyFault, read_as_positions
 from kbeval.util.text import counted, cut
 
@@ -60,8 +62,11 @@ _ABOUT_DOUBTS = {
 }
 
 
-def check_workspace(scoring: Scoring) -> list[Finding]:
-    """Hold the golden file against the database; an empty list is good news."""
+def check_workspace(scoring: Scoring, decisions: Sequence[Decision] = ()) -> list[Finding]:
+    """Hold the golden file against the database; an empty list is good news.
+
+    `decisions`: what people decided while labelling, if they ever did.
+    """
     session = scoring.session
     session.need("bad_rows", "chunks", "documents", "hits", "results", "runs")
     session.need("queries", "expected_chunks", "expected_docs", "repeated_hits")
@@ -91,6 +96,7 @@ def check_workspace(scoring: Scoring) -> list[Finding]:
         _repeated_ranks(scoring),
         _rank_gaps(scoring),
         _groups(scoring.golden),
+        _finding("unjudged-hits", UNJUDGED, ABOUT_UNJUDGED, unjudged_hits(scoring, decisions), is_note=True),
     ]
     return [finding for finding in checks if finding.count]
 

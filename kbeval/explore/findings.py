@@ -46,6 +46,7 @@ CODES = {
     "repeated-hit": "rankings that hold a chunk more than once",
     "repeated-rank": "rankings in which a rank occurs more than once",
     "rank-gap": "rankings with gaps",
+    "unjudged-hits": "hits of recent runs that no label names and no person decided on, where people label (a note)",
     "group-mismatch": "queries of one group that expect different documents",
 }
 

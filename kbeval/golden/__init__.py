@@ -7,14 +7,12 @@ numbers, `labels` checks entries and normalizes their spellings. All faults are 
 from __future__ import annotations
 
 import base64
-import contextlib
 import functools
-import gc
 import hashlib
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -23,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from kbeval.errors import GoldenError
 from kbeval.golden.labels import Checked, check_entries, group_faults
 from kbeval.golden.reading import read_entries
+from kbeval.util.garbage import no_garbage_collection
 
 if TYPE_CHECKING:
     import polars as pl
@@ -139,7 +138,7 @@ def unpacked(text: str, name: str) -> Golden:
 
 def load_golden(path: str | os.PathLike[str], *, groups_must_agree: bool = True) -> Golden:
     """Load a golden file: a list in YAML or JSON, or JSONL. Raises GoldenError with every fault in it."""
-    with _no_garbage_collection():
+    with no_garbage_collection():
         checked: Checked = check_entries(read_entries(Path(path)))
     disagreeing = group_faults(checked)
     faults = [*checked.faults, *(disagreeing if groups_must_agree else ())]
@@ -152,15 +151,3 @@ def load_golden(path: str | os.PathLike[str], *, groups_must_agree: bool = True)
         checked.lines,
         [text for _, text in disagreeing],
     )
-
-
-@contextlib.contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Turn garbage collection off: loading creates many objects but no garbage, and would be four times slower."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -37,26 +37,39 @@ class Entry:
 
 def read_entries(path: Path) -> list[Entry]:
     """The entries of a file. Raises GoldenError if the file as a whole cannot be read."""
-    text = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_text(path)
-    start = text.lstrip()[:1]
-    if not start:
+    text = _read_parquet(path) if path.suffix.lower() == ".parquet" else as_text(path, read_bytes(path))
+    if not text.lstrip():
         raise GoldenError(str(path), ["the file is empty"])
-    try:
-        if path.suffix.lower() in (".yaml", ".yml"):
-            entries = _read_yaml(path, text)
-        elif path.suffix.lower() in (".json", ".jsonl", ".ndjson"):
-            entries = _read_json_list(path, text) if start == "[" else list(_read_jsonl(text))
-        elif start == "{":
-            entries = list(_read_jsonl(text))
-        elif start == "[" and _is_json(text):
-            entries = _read_json_list(path, text)
-        else:
-            entries = _read_yaml(path, text)
-    except RecursionError:
-        raise GoldenError(str(path), ["the file is nested too deeply"]) from None
+    entries = entries_in(path, text)
     if not entries:
         raise GoldenError(str(path), ["it contains no golden queries"])
     return entries
+
+
+YAML, JSON, JSONL = "yaml", "json", "jsonl"
+
+
+def format_of(path: Path, text: str) -> str:
+    """How a file is written: by its name, else by its content."""
+    start = text.lstrip()[:1]
+    if path.suffix.lower() in (".yaml", ".yml"):
+        return YAML
+    if path.suffix.lower() in (".json", ".jsonl", ".ndjson"):
+        return JSON if start == "[" else JSONL
+    if start == "{":
+        return JSONL
+    return JSON if start == "[" and _is_json(text) else YAML
+
+
+def entries_in(path: Path, text: str) -> list[Entry]:
+    """The entries of a text. `path`: for messages, and its name tells the format."""
+    written = format_of(path, text)
+    try:
+        if written == YAML:
+            return _read_yaml(path, text)
+        return _read_json_list(path, text) if written == JSON else list(_read_jsonl(text))
+    except RecursionError:
+        raise GoldenError(str(path), ["the file is nested too deeply"]) from None
 
 
 def _read_parquet(path: Path) -> str:
@@ -65,7 +78,7 @@ def _read_parquet(path: Path) -> str:
 
     from kbeval.engine.quoting import parquet_scan
 
-    _read_bytes(path)
+    read_bytes(path)
     try:
         with duckdb.connect(":memory:") as reader:
             sql = f"SELECT CAST(entry AS VARCHAR) FROM {parquet_scan([path])} ORDER BY place"
@@ -81,8 +94,9 @@ def _read_yaml(path: Path, text: str) -> list[Entry]:
     return read_yaml(path, text)
 
 
-def _read_text(path: Path) -> str:
-    data = _read_bytes(path).removeprefix(codecs.BOM_UTF8)
+def as_text(path: Path, content: bytes) -> str:
+    """The text of a file. Raises GoldenError if it is not UTF-8."""
+    data = content.removeprefix(codecs.BOM_UTF8)
     if b"\x00" in data:
         raise GoldenError(str(path), ["it is a binary file, not UTF-8 text"])
     try:
@@ -92,7 +106,8 @@ def _read_text(path: Path) -> str:
         raise GoldenError(str(path), [f"line {line}: not UTF-8 text"]) from error
 
 
-def _read_bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """A golden file as it is. Raises GoldenError if there is none."""
     try:
         if path.is_dir():
             raise GoldenError(str(path), ["it is a directory; a golden file is YAML, JSON or JSONL"])

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 
 from kbeval.errors import KbevalError
 from kbeval.live.environment import Environment
+from kbeval.live.exchange import Failure
 from kbeval.live.judge_replies import Reading, Reply, read_reply
 from kbeval.live.limits import Limit
 from kbeval.live.prices import Price, estimated_tokens
 from kbeval.live.progress import Progress
 from kbeval.live.rubrics import Rubric
-from kbeval.live.sending import Attempt, Failure, Policy, Sender
-from kbeval.live.wire import Judge, Message, asked_again, question, read_response
+from kbeval.live.sending import Attempt, Policy, Sender
+from kbeval.live.wire import Judge, Message, asked_again, question, read_response, why_rejected
 from kbeval.live.working import Crew, Interrupted, Stopped, handling_interrupts, run_async
 from kbeval.storage.judgements import SCORED, UNSCORED, Asked, Judged, JudgementStore, Said
 from kbeval.util.text import counted
@@ -124,6 +125,9 @@ class Asking:
         crew = Crew(limit)
         progress = Progress(label, len(questions), limit)
         async with Sender(crew, self._policy, self._environment.secrets, on_retry=progress.retried) as sender:
+            if wrong := await sender.reach(judge.url):
+                msg = f"the judge {judge.name} at {judge.base_url} cannot be asked: {wrong}"
+                raise KbevalError(_continued(msg, 0, len(questions)))
             work = _Round(judge, price, judging_id, headers, crew, sender, progress, any_scored)
 
             async def job(one: Question) -> None:
@@ -233,6 +237,9 @@ class Asking:
             return
         if failure.status in _REJECTED:
             work.rejected.append((one, failure))
+            if len(work.rejected) >= _FAILURES_IN_A_ROW and not work.any_scored:
+                # No other question would fare better.
+                work.crew.stop(_all_rejected(work))
             return
         work.failures.append(failure)
         work.in_a_row += 1
@@ -245,13 +252,16 @@ class Asking:
     def _settle_rejected(self, work: _Round) -> None:
         """A server that judges other answers and rejects one will not score it: too long, as a rule."""
         if work.rejected and not work.any_scored:
-            first = work.rejected[0][1].message
-            msg = f"{work.judge.name} at {work.judge.base_url} rejects all questions, first: {first}"
-            raise KbevalError(msg)
+            raise KbevalError(_all_rejected(work))
         for one, failure in work.rejected:
             said = Said(UNSCORED, 1, why=_clean(f"the server rejected the request: {failure.message}"))
             self._store.add(one.asked, said, one.input_json, work.judging_id, one.judged)
             work.found[one.asked.key] = said
+
+
+def _all_rejected(work: _Round) -> str:
+    first = why_rejected(work.judge, work.rejected[0][1].message)
+    return f"{work.judge.name} at {work.judge.base_url} rejects all questions, first: {first}"
 
 
 def _continued(what: str, done: int, wanted: int) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from kbeval.errors import UsageError
-from kbeval.live.sending import CONNECTION, HTTP, TIMEOUT, Failure
+from kbeval.live.exchange import Failure
+from kbeval.live.sending import CONNECTION, HTTP, TIMEOUT
 from kbeval.util.text import counted
 
 # A share is applied once so many queries are done; fewer say little.

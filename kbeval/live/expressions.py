@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbeval.errors import UsageError
-from kbeval.live.sending import InvalidResponseError
+from kbeval.live.exchange import InvalidResponseError
 from kbeval.util.text import cut
 
 _SHOWN = 120
@@ -31,7 +31,7 @@ def _is_hits(value: Any) -> bool:  # noqa: ANN401  (any JSON value, here and bel
 
 
 def _is_text(value: Any) -> bool:  # noqa: ANN401
-    return isinstance(value, str | dict)
+    return isinstance(value, str) or (isinstance(value, dict) and isinstance(value.get("answer"), str))
 
 
 def _is_flag(value: Any) -> bool:  # noqa: ANN401
@@ -49,7 +49,7 @@ def _is_anything(value: Any) -> bool:  # noqa: ANN401, ARG001
 # The expressions with a meaning; any other name becomes a field of the stored row.
 _KINDS = {
     "hits": _Kind("a list of objects, or of chunk ids", _is_hits, is_required=True),
-    "answer": _Kind("text", _is_text, is_required=True),
+    "answer": _Kind("text, or of an object with answer", _is_text, is_required=True),
     "citations": _Kind("a list of objects, or of chunk ids", _is_hits),
     "references": _Kind("a list of objects", _is_hits),
     "abstained": _Kind("true or false", _is_flag),

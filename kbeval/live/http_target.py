@@ -11,9 +11,10 @@ from urllib.parse import urljoin, urlsplit
 
 from kbeval.errors import UsageError
 from kbeval.live.asking import Asking, Query, Row
+from kbeval.live.exchange import Request, Response, json_request
 from kbeval.live.expressions import Expressions
 from kbeval.live.rows import row_of
-from kbeval.live.sending import OnAttempt, Outcome, Policy, Request, Response, Sender, json_request
+from kbeval.live.sending import OnAttempt, Outcome, Policy, Sender
 from kbeval.live.templates import render, render_text, render_url
 from kbeval.util.hiding import Hider
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 DEFAULT_CEILING = 16
 MOST_AT_ONCE = 1_000
-_START = 4
+# Requests at once in the beginning: a quarter of what is allowed, within these limits.
+_LEAST_START, _MOST_START = 4, 10
 # If a server refuses and does not say for how long.
 _PAUSE_SECONDS = 1.0
 # A rate is measured over at least this time, and used with a margin.
@@ -42,7 +43,7 @@ class Limit:
         self.ceiling = max(1, ceiling)
         self.refusals = 0
         self._most_rate = rate
-        self._size = float(min(_START, self.ceiling))
+        self._size = float(min(self.ceiling, max(_LEAST_START, min(_MOST_START, self.ceiling // 4))))
         self._is_doubling = True
         # Answers to wait for before growing again.
         self._holding = 0

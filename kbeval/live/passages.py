@@ -61,7 +61,7 @@ class Bm25:
             name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
         }
         if "chunks" not in tables:
-            msg = f"{self._path} has no table chunks, which a bm25 target searches"
+            msg = f"{self._path} has no table chunks, which a bm25 target searches; use 'kbeval import documents'"
             raise UsageError(msg)
         versions = [
             str(version)
@@ -70,7 +70,10 @@ class Bm25:
             )
         ]
         if not versions:
-            msg = f"the table chunks of {self._path} is empty; store your chunks there: a bm25 target searches it"
+            msg = (
+                f"the table chunks of {self._path} is empty; a bm25 target searches it: store your chunks there,"
+                " or use 'kbeval import documents'"
+            )
             raise UsageError(msg)
         if self._wanted is not None and self._wanted not in versions:
             msg = f"{self._path} has no chunks of {self._wanted!r}{did_you_mean(self._wanted, versions)}"
@@ -79,7 +82,7 @@ class Bm25:
         if self._wanted is None and len(versions) > 1:
             self.note = (
                 f"searching the newest chunks, {versions[0]}; also there: {', '.join(versions[1:])}"
-                " (chunker_version in [target] chooses)"
+                " (--chunker-version chooses)"
             )
         # The index is kept in memory, never in a file. That can be set only outside a transaction.
         database.execute("COMMIT")

@@ -13,12 +13,14 @@ from typing import Any
 
 from kbeval.compare.gates import NEED_BASELINE, GateReport, check_gates
 from kbeval.compare.report import CompareReport
-from kbeval.compare.run import CompareOptions, IncomparableError, compare_runs
+from kbeval.compare.run import CompareOptions, IncomparableError
 from kbeval.compare.run_summary import RunSummary, StepResult
 from kbeval.errors import BadRowsError, KbevalError
 from kbeval.render.comparison import render_report_md, verdict_sentence
 from kbeval.render.gates import gate_sentence
 from kbeval.render.summary import summary_md
+from kbeval.report.one_run import OneRunOptions, one_run_page
+from kbeval.report.two_runs import two_runs_page
 from kbeval.scoring.aggregate import Scored, score_runs, store_scored
 from kbeval.scoring.options import ScoreOptions
 from kbeval.storage.run_config import config_fields, config_of
@@ -28,8 +30,8 @@ from kbeval.util.files import run_file, write_whole
 from kbeval.util.hiding import Hider
 from kbeval.util.text import counted
 
-HEALTH, RUN, JUDGE, SCORE, COMPARE, GATE, SUMMARY = STEPS = (
-    *("health", "run", "judge", "score", "compare", "gate", "summary"),
+HEALTH, RUN, JUDGE, SCORE, COMPARE, GATE, REPORT, SUMMARY = STEPS = (
+    *("health", "run", "judge", "score", "compare", "gate", "report", "summary"),
 )
 INTERRUPTED = 130
 
@@ -122,12 +124,15 @@ class _Steps:
     def __init__(self, plan: Plan, found: Evaluation) -> None:
         self._plan = plan
         self._found = found
+        # The page about the comparison, made while its session was open.
+        self._page: str | None = None
 
     def make_all(self) -> None:
         """Every step, whatever became of the others."""
         steps = {JUDGE: self._judge, SCORE: self._score, COMPARE: self._compare, GATE: self._gate}
         for name, task in steps.items():
             self._try(name, task)
+        self._try(REPORT, self._report)
         self._try(SUMMARY, self._summarize)
 
     def add(self, step: StepResult) -> None:
@@ -180,7 +185,7 @@ class _Steps:
             msg = "there is no earlier run in the suite"
             raise _Skip(msg)
         try:
-            report = compare_runs(
+            self._page, report = two_runs_page(
                 before.run_id, self._found.run_id, db=plan.database, golden=plan.golden, options=self._options()
             )
         except IncomparableError as error:
@@ -209,6 +214,19 @@ class _Steps:
         report = check_gates(self._found.run_id, table, db=plan.database, golden=plan.golden, options=self._options())
         self._found.gates = report
         return 0 if report.passed else 1, "; ".join(filter(None, [gate_sentence(report), left_out]))
+
+    def _report(self) -> tuple[int, str]:
+        """The comparison as a page; without one, the run by itself."""
+        plan, page, about = self._plan, self._page, "the comparison"
+        if page is None:
+            # A row that cannot be read was an error of the score already; here it is a failed query.
+            options = OneRunOptions(self._options().scoring, skip_bad_rows=True)
+            page, about = (
+                one_run_page(self._found.run_id, db=plan.database, golden=plan.golden, options=options),
+                "the run",
+            )
+        self._write("report.html", page)
+        return 0, f"wrote {self._found.written[-1]}, about {about}"
 
     def _summarize(self) -> tuple[int, str]:
         found = self._found

@@ -19,8 +19,9 @@ from typing import Any, Self
 
 from kbeval.errors import UsageError
 from kbeval.live.asking import Asking, Query, Row
+from kbeval.live.exchange import Failure, InvalidResponseError
 from kbeval.live.rows import row_from_program
-from kbeval.live.sending import INVALID, TARGET, TIMEOUT, Attempt, Failure, InvalidResponseError, OnAttempt, Outcome
+from kbeval.live.sending import INVALID, TARGET, TIMEOUT, Attempt, OnAttempt, Outcome
 from kbeval.util.strict_json import fault_of, parse
 from kbeval.util.text import cut
 

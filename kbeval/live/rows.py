@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from kbeval.live.asking import Query, Row
+from kbeval.live.exchange import Failure, InvalidResponseError
 from kbeval.live.expressions import NAMES, described
-from kbeval.live.sending import Failure, InvalidResponseError
 
 CUT_AT = 200
 _TEXTS = ("text", "snippet")

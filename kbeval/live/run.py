@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import random
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from kbeval.live.limits import Limit
 from kbeval.live.passages import Bm25
 from kbeval.live.progress import Progress
 from kbeval.live.rows import failed_row, is_abstention, with_cut_texts
+from kbeval.live.run_options import Exchange, Finished, RunOptions, Say
 from kbeval.live.sending import Attempt
 from kbeval.live.snapshot import Asked, git, make_snapshot
 from kbeval.live.targets import ANCHORS, BM25, DEFAULT_K, TargetConfig, open_target
@@ -32,88 +31,10 @@ from kbeval.systems.json_lines import id_of, written
 from kbeval.util.hiding import Hider
 from kbeval.util.text import counted
 
-Say = Callable[[str], None]
-_QUIET: Say = lambda _: None  # noqa: E731  (says nothing)
 ALL_ABSTAINED = (
     "every answer is a refusal with nothing retrieved; the system's index may have been down: its numbers say nothing"
     " about the quality of its answers"
 )
-
-
-@dataclass(frozen=True)
-class Choice:
-    """Which golden queries to ask."""
-
-    limit: int | None = None
-    only: Sequence[str] = ()
-    sample: int | None = None
-    seed: int = 0
-
-    def choose(self, golden: Golden) -> list[str]:
-        """The ids of the queries, in the order of the file."""
-        ids = [str(entry["id"]) for entry in golden.entries]
-        if self.only:
-            if unknown := [query_id for query_id in self.only if query_id not in set(ids)]:
-                msg = f"--only: {golden.path} has no query {unknown[0]!r}"
-                raise UsageError(msg)
-            ids = [query_id for query_id in ids if query_id in set(self.only)]
-        if self.sample is not None and self.sample < len(ids):
-            # The same seed chooses the same queries, whatever their order in the file.
-            drawn = set(random.Random(self.seed).sample(sorted(ids), self.sample))  # noqa: S311  (reproducible)
-            ids = [query_id for query_id in ids if query_id in drawn]
-        return ids[: self.limit]
-
-    def described(self) -> dict[str, Any]:
-        """As it is stored; empty if all queries are asked."""
-        found: dict[str, Any] = {}
-        if self.only:
-            found["only"] = list(self.only)
-        if self.sample is not None:
-            found |= {"sample": self.sample, "seed": self.seed}
-        return found if self.limit is None else {**found, "limit": self.limit}
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """A request, the body of its response, and the row that was made of it; all without secrets."""
-
-    query_id: str
-    request: str
-    attempt: Attempt[Row]
-    body: str | None
-    row: Row
-
-
-@dataclass(frozen=True)
-class RunOptions:
-    """How to make a run. What is None is taken from the target, or has a default."""
-
-    k: int | None = None
-    mode: str | None = None
-    run_id: str | None = None
-    suite: str = "live"
-    choice: Choice = field(default_factory=Choice)
-    repeat: int = 1
-    retrieval_only: bool = False
-    description: str | None = None
-    store_full_text: bool = False
-    concurrency: int | None = None
-    rate: float | None = None
-    max_errors: str = "20%"
-    # Shows each request with its response and the row that was made of it.
-    on_exchange: Callable[[Exchange], None] | None = None
-    say: Say = _QUIET
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A run that was stored."""
-
-    run_id: str
-    queries: int
-    failed: int
-    seconds: float
-    warnings: Sequence[str]
 
 
 def queries_of(golden: Golden, ids: Sequence[str], asked: Asked) -> list[Query]:
@@ -141,14 +62,21 @@ def asked_of(target: TargetConfig, options: RunOptions) -> Asked:
 
 def first_request(target: TargetConfig, golden: Golden, database: Path | None, options: RunOptions) -> str:
     """The first request as it would be sent. Nothing is sent; every request is rendered, to find faults."""
+    return next(iter(rendered_requests(target, golden, database, options).values()))
+
+
+def rendered_requests(
+    target: TargetConfig, golden: Golden, database: Path | None, options: RunOptions
+) -> dict[str, str]:
+    """Every request as it would be sent, by query id."""
     asked = asked_of(target, options)
     queries = queries_of(golden, options.choice.choose(golden), asked)
 
-    async def main() -> list[str]:
+    async def main() -> dict[str, str]:
         asking = Asking(Crew(Limit(1)), target.environment())
         return _rendered(open_target(target, asking, database), queries, target.where)
 
-    return run_async(main())[0]
+    return run_async(main())
 
 
 def check_health(target: TargetConfig, database: Path) -> str | None:
@@ -161,14 +89,14 @@ def check_health(target: TargetConfig, database: Path) -> str | None:
     return run_async(main())
 
 
-def _rendered(target: Target, queries: Sequence[Query], where: str) -> list[str]:
+def _rendered(target: Target, queries: Sequence[Query], where: str) -> dict[str, str]:
     if not queries:
         msg = "no golden query is chosen; check --only, --sample and --limit"
         raise UsageError(msg)
-    found = []
+    found = {}
     for query in queries:
         try:
-            found.append(target.request_text(query))
+            found[query.id] = target.request_text(query)
         except TemplateError as error:
             msg = f"{where}: query {query.id!r}: {error}"
             raise UsageError(msg) from error
@@ -179,7 +107,8 @@ def make_runs(database: Path, golden: Golden, target: TargetConfig, options: Run
     """Make a run, or several repetitions of it."""
     asked = asked_of(target, options)
     ids = options.choice.choose(golden)
-    first_request(target, golden, database, options)
+    requests = rendered_requests(target, golden, database, options)
+    hashes = {query_id: _hash(text) for query_id, text in requests.items()}
     if target.type == BM25 and not database.exists():
         # Not created: it would have nothing to search.
         msg = f"there is no database {database}; check --db, because a bm25 target searches its table chunks"
@@ -191,6 +120,7 @@ def make_runs(database: Path, golden: Golden, target: TargetConfig, options: Run
         names = _names(journal, options, started)
         plan = {
             "queries": ids,
+            "golden": Path(golden.path).name,
             "golden_hash": golden.hash,
             "target_hash": target.hash,
             "chosen": Hider().hide(dict(target.chosen)),
@@ -211,7 +141,7 @@ def make_runs(database: Path, golden: Golden, target: TargetConfig, options: Run
         ErrorsAllowed(options.max_errors, len(ids))
         journal.begin(runs)
         try:
-            return [_made(journal, run, database, golden, target, options) for run in runs]
+            return [_made(journal, run, database, golden, target, options, hashes) for run in runs]
         except KbevalError:
             # If nothing was answered at all, there is nothing to resume.
             left = [run for run in journal.unfinished() if run.run_id in names]
@@ -219,6 +149,10 @@ def make_runs(database: Path, golden: Golden, target: TargetConfig, options: Run
                 for run in left:
                     journal.forget(run.run_id)
             raise
+
+
+def _hash(request: str) -> str:
+    return hashlib.sha256(request.encode("utf-8", "replace")).hexdigest()
 
 
 def _is_stored(journal: Journal, names: Sequence[str]) -> bool:
@@ -259,11 +193,18 @@ def resume_run(
     """Continue an unfinished run, and its unfinished repetitions. `choose`: the target, given what was chosen then."""
     with Journal(database) as journal:
         unfinished = journal.unfinished()
+        if journal.is_complete(name):
+            msg = f"run {name!r} is complete: there is nothing left to ask"
+            raise UsageError(msg)
         run = find_unfinished(unfinished, name, database)
         group = run.config.get("repetition_of")
         runs = [one for one in unfinished if one is run or (group and one.config.get("repetition_of") == group)]
         target = choose(run.plan.get("chosen", {}))
         if golden.hash != run.plan["golden_hash"]:
+            then = Path(run.plan.get("golden", golden.path)).name
+            if then != Path(golden.path).name:
+                msg = f"run {run.run_id!r} was started with the golden file {then}, not {golden.path}; pass --golden"
+                raise UsageError(msg)
             msg = (
                 f"the golden file {golden.path} has changed since run {run.run_id!r} was started; restore it,"
                 f" or start a new run and 'kbeval runs --forget {run.run_id}'"
@@ -279,10 +220,16 @@ def resume_run(
 
 
 def _made(  # noqa: PLR0913, PLR0917  (called twice, above)
-    journal: Journal, run: Unfinished, database: Path, golden: Golden, target: TargetConfig, options: RunOptions
+    journal: Journal,
+    run: Unfinished,
+    database: Path,
+    golden: Golden,
+    target: TargetConfig,
+    options: RunOptions,
+    hashes: Mapping[str, str] | None = None,
 ) -> Finished:
     with only_one(database, run.run_id):
-        making = Making(journal, run, database, golden, target, options)
+        making = Making(journal, run, database, golden, target, options, hashes or {})
         try:
             return run_async(making.make())
         except (Interrupted, Stopped) as error:
@@ -300,8 +247,11 @@ class Making:
         golden: Golden,
         target: TargetConfig,
         options: RunOptions,
+        hashes: Mapping[str, str],
     ) -> None:
+        """`hashes`: of the rendered requests, as far as they are known."""
         self._journal = journal
+        self._hashes = hashes
         self._run = run
         self._database = database
         self._config = target
@@ -355,8 +305,7 @@ class Making:
 
     async def _ask(self, target: Target, query: Query, progress: Progress, allowed: ErrorsAllowed) -> str | None:
         """Ask one query; returns why the run must stop, if it must."""
-        request = target.request_text(query)
-        request_hash = hashlib.sha256(request.encode("utf-8", "replace")).hexdigest()
+        request_hash = self._hashes.get(query.id) or _hash(target.request_text(query))
         earlier, started = self._before.get(query.id, (0, False, {}))[0], time.monotonic()
 
         async def store(attempt: Attempt[Row]) -> None:
@@ -380,7 +329,7 @@ class Making:
             self._results[query.id] = row
             if self._options.on_exchange is not None:
                 body = None if attempt.response is None else self._environment.secrets.hide(attempt.response.text())
-                self._options.on_exchange(Exchange(query.id, request, attempt, body, row))
+                self._options.on_exchange(Exchange(query.id, target.request_text(query), attempt, body, row))
 
         outcome = await target.ask(query, store)
         progress.finished(is_error=outcome.failure is not None)

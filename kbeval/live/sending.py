@@ -24,27 +24,30 @@ How it is used, here by a program that asks every item of a list (see also `limi
   within `crew.engaged()`, so that Ctrl-C gives it time to finish.
 - `Outcome` has the `value` of `read`, or a `Failure` with its kind (`timeout`, `connection`, `http`,
   `invalid_response`, `target`), the HTTP status and a message that is free of secrets.
-- 429, 502, 503, 504, broken connections and connections that could not be made are tried again, with increasing pauses
-  and jitter, or after what `Retry-After` says, until `Policy.attempts` or `Policy.deadline` is reached. Everything else
-  is tried once. A redirect is followed only to the same scheme, host and port.
+- 429, 502, 503, 504, 529, broken connections and connections that could not be made are tried again, with increasing
+  pauses and jitter, or after what `Retry-After` says, until `Policy.attempts` or `Policy.deadline` is reached.
+  Everything else is tried once, a certificate that is not trusted too. A redirect is followed only to the same scheme,
+  host and port.
 """
 
 from __future__ import annotations
 
 import asyncio
-import email.utils
-import json
+import contextlib
+import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from kbeval.live.environment import Secrets
+from kbeval.live.exchange import Failure, InvalidResponseError, Request, Response, retry_after
+from kbeval.live.line import Line, TooLargeError, load_backend, parsed_url
+from kbeval.live.trust import proxy_passwords, ssl_context, untrusted
 from kbeval.live.wording import described_error, error_text
 from kbeval.live.working import Crew
-from kbeval.util.strict_json import fault_of, parse
 from kbeval.util.text import cut
 
 if TYPE_CHECKING:
@@ -56,7 +59,8 @@ T = TypeVar("T")
 
 TIMEOUT, CONNECTION, HTTP, INVALID, TARGET = KINDS = ("timeout", "connection", "http", "invalid_response", "target")
 TOO_MANY = 429
-RETRIED = frozenset((TOO_MANY, 502, 503, 504))
+# 529: "overloaded", of some providers of language models.
+RETRIED = frozenset((TOO_MANY, 502, 503, 504, 529))
 _MOST_REDIRECTS = 5
 _CONNECT_SECONDS = 10.0
 _QUOTED = 300
@@ -73,56 +77,8 @@ class Policy:
     wait_initial: float = 0.5
     wait_max: float = 20.0
     wait_jitter: float = 1.0
-
-
-@dataclass(frozen=True)
-class Request:
-    """A request as it will be sent. Headers and address may contain secrets: never store or show it as it is."""
-
-    method: str
-    url: str
-    headers: Mapping[str, str] = field(default_factory=dict)
-    content: bytes | None = None
-
-
-@dataclass(frozen=True)
-class Response:
-    """A response; the names of its headers are in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    def text(self) -> str:
-        """The body as text."""
-        return self.body.decode("utf-8", "replace")
-
-    def json(self) -> Any:  # noqa: ANN401  (any JSON value)
-        """The body as JSON. Raises `InvalidResponseError` with its beginning if it is something else."""
-        try:
-            return parse(self.body.decode("utf-8"))
-        except ValueError as error:
-            fault = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else fault_of(error)
-            what = f"{len(self.body):,} bytes: {cut(self.text(), 80)!r}" if self.body else "empty"
-            msg = f"the response {fault} ({what})"
-            raise InvalidResponseError(msg) from error
-
-
-class InvalidResponseError(Exception):
-    """The response cannot be used; the message says why."""
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Why there is no answer."""
-
-    kind: str
-    message: str
-    status: int | None = None
-
-    def as_json(self) -> dict[str, Any]:
-        """As it is stored in a row."""
-        return {"kind": self.kind, "status": self.status, "message": self.message}
+    # Certificates to trust besides the usual ones.
+    ca_file: str | None = None
 
 
 @dataclass(frozen=True)
@@ -163,15 +119,13 @@ class _AgainError(Exception):
         self.after = after
 
 
-def json_request(method: str, url: str, headers: Mapping[str, str], body: Any) -> Request:  # noqa: ANN401  (any JSON)
-    """A request with a JSON body; without one if it is None."""
-    if body is None:
-        return Request(method, url, {"Accept": "application/json", **headers})
-    given = {name.lower() for name in headers}
-    own = {"Accept": "application/json", "Content-Type": "application/json"}
-    kept = {name: value for name, value in own.items() if name.lower() not in given}
-    content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
-    return Request(method, url, {**kept, **headers}, content)
+def _retried(attempt: Attempt[Any]) -> _AgainError | None:
+    """Why it must be sent again, and when; None if it must not."""
+    if attempt.failure is None:
+        return None
+    if attempt.status in RETRIED:
+        return _AgainError(retry_after(attempt.response))
+    return _AgainError(None) if attempt.failure.kind == CONNECTION else None
 
 
 class Sender:
@@ -183,75 +137,41 @@ class Sender:
         self._crew = crew
         self._policy = policy
         self._secrets = secrets
+        for password in proxy_passwords():
+            secrets.add(password)
         self._on_retry = on_retry
-        # One client per request in flight, each with one connection: a shared pool looks at all of its connections for
-        # every request. The one that was used last is used next.
-        self._idle: list[httpx2.AsyncClient] = []
-        self._all: list[httpx2.AsyncClient] = []
+        # One per request in flight. The one that was used last is used next.
+        self._idle: list[Line] = []
+        self._all: list[Line] = []
         self._context: ssl.SSLContext | None = None
 
     async def __aenter__(self) -> Self:
+        # What is loaded when it is first needed would count as time of the first answers.
+        self._idle.append(self._new_line())
+        await load_backend()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        clients, self._all, self._idle = self._all, [], []
-        for client in clients:
-            await client.aclose()
+        lines, self._all, self._idle = self._all, [], []
+        for line in lines:
+            await line.close()
 
-    def _new_client(self) -> httpx2.AsyncClient:
-        import httpx2
-
-        from kbeval import __version__
-
+    def _trusted(self) -> ssl.SSLContext:
         if self._context is None:
             # Reading the certificates takes a moment, and only once.
-            self._context = httpx2.create_ssl_context()
-        client = httpx2.AsyncClient(
-            verify=self._context,
-            timeout=httpx2.Timeout(self._policy.timeout, connect=min(self._policy.timeout, _CONNECT_SECONDS)),
-            limits=httpx2.Limits(max_connections=1, max_keepalive_connections=1),
-            follow_redirects=False,
-            headers={"User-Agent": f"kbeval/{__version__}"},
-        )
-        self._all.append(client)
-        return client
+            self._context = ssl_context(self._policy.ca_file)
+        return self._context
 
     async def send(
         self, request: Request, *, read: Callable[[Response], T], on_attempt: OnAttempt[T] | None = None
     ) -> Outcome[T]:
         """Send a request until it is answered, cannot be answered, or patience ends."""
-        import stamina
-
         started = time.monotonic()
-        policy = self._policy
-        last: list[Attempt[T]] = []
-
-        def may_retry(error: Exception) -> bool | float:
-            if not isinstance(error, _AgainError):
-                return False
-            if error.after is None:
-                return True
-            return error.after if time.monotonic() - started + error.after < policy.deadline else False
-
-        try:
-            async for turn in stamina.retry_context(
-                on=may_retry,
-                attempts=policy.attempts,
-                timeout=policy.deadline,
-                wait_initial=policy.wait_initial,
-                wait_max=policy.wait_max,
-                wait_jitter=policy.wait_jitter,
-            ):
-                if turn.num > 1:
-                    self._on_retry()
-                with turn:
-                    last = [await self._attempt(request, turn.num, read, on_attempt)]
-                    self._raise_if_retried(last[0])
-        except _AgainError:
-            pass
-        (final,) = last
+        final = await self._attempt(request, 1, read, on_attempt)
+        if _retried(final) is not None:
+            final = await self._retry(request, final, started, read, on_attempt)
         return Outcome(
             value=final.value,
             failure=final.failure,
@@ -260,6 +180,44 @@ class Sender:
             total_ms=_ms(started),
             response=final.response,
         )
+
+    async def _retry(
+        self,
+        request: Request,
+        first: Attempt[T],
+        started: float,
+        read: Callable[[Response], T],
+        on_attempt: OnAttempt[T] | None,
+    ) -> Attempt[T]:
+        """Send it again until it is answered, cannot be answered, or patience ends; the last attempt."""
+        import stamina
+
+        policy = self._policy
+        final = first
+
+        def may_retry(error: Exception) -> bool | float:
+            if not isinstance(error, _AgainError):
+                return False
+            if error.after is None:
+                return True
+            return error.after if time.monotonic() - started + error.after < policy.deadline else False
+
+        with contextlib.suppress(_AgainError):
+            async for turn in stamina.retry_context(
+                on=may_retry,
+                attempts=policy.attempts,
+                timeout=policy.deadline - (time.monotonic() - started),
+                wait_initial=policy.wait_initial,
+                wait_max=policy.wait_max,
+                wait_jitter=policy.wait_jitter,
+            ):
+                with turn:
+                    if turn.num > 1:
+                        self._on_retry()
+                        final = await self._attempt(request, turn.num, read, on_attempt)
+                    if (again := _retried(final)) is not None:
+                        raise again
+        return final
 
     async def probe(self, request: Request) -> str | None:
         """Send a request once, outside the limit; what is wrong with the response, or None."""
@@ -276,12 +234,17 @@ class Sender:
         port = place.port or (443 if place.scheme == "https" else 80)
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                _, writer = await asyncio.open_connection(place.host, port)
+                _, writer = await asyncio.open_connection(
+                    place.host, port, ssl=self._trusted() if place.scheme == "https" else None
+                )
             writer.close()
         except TimeoutError:
             return f"no connection to {place.host}:{port} within {_CONNECT_SECONDS:g} s"
         except OSError as error:
-            return self._clean(f"no connection to {place.host}:{port}: {error.strerror or error}")
+            # The number says it better than the text of the library.
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+            said = untrusted(error) or f"no connection to {place.host}:{port}: {why}"
+            return self._clean(said)
         return None
 
     @staticmethod
@@ -289,16 +252,8 @@ class Sender:
         """Does the environment name a proxy for it? Then it may not be reachable directly."""
         import urllib.request
 
-        return place.scheme in urllib.request.getproxies() and not urllib.request.proxy_bypass(place.host)
-
-    @staticmethod
-    def _raise_if_retried(attempt: Attempt[Any]) -> None:
-        if attempt.failure is None:
-            return
-        if attempt.status in RETRIED:
-            raise _AgainError(retry_after(attempt.response))
-        if attempt.failure.kind == CONNECTION:
-            raise _AgainError(None)
+        known = urllib.request.getproxies()
+        return bool(known.get(place.scheme) or known.get("all")) and not urllib.request.proxy_bypass(place.host)
 
     async def _attempt(
         self, request: Request, number: int, read: Callable[[Response], T], on_attempt: OnAttempt[T] | None
@@ -334,7 +289,7 @@ class Sender:
         try:
             async with asyncio.timeout(self._policy.timeout):
                 response = await self._follow(request)
-        except _TooLargeError as error:
+        except TooLargeError as error:
             return error.response, Failure(INVALID, str(error), error.response.status)
         except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             return None, self._failure(error)
@@ -353,6 +308,8 @@ class Sender:
             return Failure(TIMEOUT, f"no answer within {timeout:g} s")
         if isinstance(error, httpx2.DecodingError):
             return Failure(INVALID, self._clean(f"the response cannot be decompressed: {error}"))
+        if said := untrusted(error):
+            return Failure(TARGET, self._clean(said))
         if isinstance(error, httpx2.TransportError) and not isinstance(
             error, httpx2.UnsupportedProtocol | httpx2.LocalProtocolError
         ):
@@ -360,9 +317,7 @@ class Sender:
         return Failure(TARGET, self._clean(f"the request cannot be sent: {error}"))
 
     async def _follow(self, request: Request) -> Response:
-        import httpx2
-
-        url, method = httpx2.URL(request.url), request.method
+        url, method = parsed_url(request.url), request.method
         response = await self._once(request, url)
         for _ in range(_MOST_REDIRECTS):
             place = response.headers.get("location")
@@ -377,48 +332,20 @@ class Sender:
         return response
 
     async def _once(self, request: Request, url: httpx2.URL) -> Response:
-        client = self._idle.pop() if self._idle else self._new_client()
+        line = self._idle.pop() if self._idle else self._new_line()
         try:
-            return await self._exchanged(client, request, url)
+            return await line.exchange(request, url)
         finally:
-            self._idle.append(client)
+            self._idle.append(line)
 
-    async def _exchanged(self, client: httpx2.AsyncClient, request: Request, url: httpx2.URL) -> Response:
-        most = self._policy.most_bytes
-        headers = dict(request.headers)
-        async with client.stream(request.method, url, headers=headers, content=request.content) as found:
-            known = {name.lower(): value for name, value in found.headers.items()}
-            pieces, size = [], 0
-            async for piece in found.aiter_bytes():
-                size += len(piece)
-                if size > most:
-                    raise _TooLargeError(Response(found.status_code, known, b""), most)
-                pieces.append(piece)
-        return Response(found.status_code, known, b"".join(pieces))
+    def _new_line(self) -> Line:
+        timeout = self._policy.timeout
+        found = Line(self._trusted(), timeout, min(timeout, _CONNECT_SECONDS), self._policy.most_bytes)
+        self._all.append(found)
+        return found
 
     def _clean(self, text: str) -> str:
         return cut(self._secrets.hide(text), _QUOTED)
-
-
-class _TooLargeError(Exception):
-    def __init__(self, response: Response, most: int) -> None:
-        super().__init__(f"the response is larger than {most / 1_000_000:g} MB")
-        self.response = response
-
-
-def retry_after(response: Response | None) -> float | None:
-    """The seconds that a server asks to wait: a number or a date; None if it does not say."""
-    text = response.headers.get("retry-after", "").strip() if response is not None else ""
-    if not text:
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        try:
-            seconds = (email.utils.parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
-        except (ValueError, TypeError):
-            return None
-    return max(0.0, seconds) if seconds == seconds and seconds < 1e9 else None  # noqa: PLR0124  (NaN)
 
 
 def _ms(started: float) -> float:

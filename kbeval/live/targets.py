@@ -17,6 +17,7 @@ from kbeval.errors import UsageError
 from kbeval.live.asking import Asking, Target
 from kbeval.live.environment import Environment
 from kbeval.live.sending import Policy
+from kbeval.live.trust import checked_ca_file
 from kbeval.settings import Config
 from kbeval.util.hiding import Hider
 from kbeval.util.text import did_you_mean
@@ -36,7 +37,14 @@ _COMMON = {
     "versions": _TABLE,
     "config": _TABLE,
 }
-_SENDING = {"headers": _TABLE, "attempts": _NUMBER, "deadline": _NUMBER, "max_response_mb": _NUMBER, "health": _ANY}
+_SENDING = {
+    "headers": _TABLE,
+    "attempts": _NUMBER,
+    "deadline": _NUMBER,
+    "max_response_mb": _NUMBER,
+    "health": _ANY,
+    "ca_file": _TEXT,
+}
 KEYS: dict[str, dict[str, str]] = {
     HTTP: {**_COMMON, **_SENDING, "url": _TEXT, "method": _TEXT, "body": _ANY, "response": _TABLE},
     ANCHORS: {**_COMMON, **_SENDING, "url": _TEXT, "folder_mode": _TEXT},
@@ -96,7 +104,13 @@ class TargetConfig:
             attempts=int(self.table.get("attempts", own.attempts)),
             deadline=float(self.table.get("deadline", own.deadline)),
             most_bytes=int(self.table.get("max_response_mb", own.most_bytes / 1e6) * 1e6),
+            ca_file=self._ca_file(),
         )
+
+    def _ca_file(self) -> str | None:
+        named = self.table.get("ca_file")
+        path = None if named is None else str((self.folder or Path()) / named)
+        return checked_ca_file(path, f"{self.where}.ca_file")
 
     @property
     def ceiling(self) -> int:

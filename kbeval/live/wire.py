@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from kbeval.errors import UsageError
 from kbeval.live.environment import Environment
+from kbeval.live.exchange import InvalidResponseError, Request, Response, json_request
 from kbeval.live.judge_replies import Reply
 from kbeval.live.rubrics import Rubric
-from kbeval.live.sending import InvalidResponseError, Request, Response, json_request
 
 LOCAL, OPENAI, ANTHROPIC = PROVIDERS = ("local", "openai", "anthropic")
 BASE_URLS = {OPENAI: "https://api.openai.com/v1", ANTHROPIC: "https://api.anthropic.com"}
@@ -36,7 +36,8 @@ class Judge:
     provider: str
     model: str
     base_url: str
-    temperature: float = TEMPERATURE
+    # None: not sent, for models that refuse it.
+    temperature: float | None = TEMPERATURE
     seed: int = SEED
     max_tokens: int = MOST_TOKENS
 
@@ -72,7 +73,9 @@ class Judge:
         return {"x-api-key": key, "anthropic-version": _ANTHROPIC_VERSION}
 
 
-def parse_judge(name: str, base_url: str | None, temperature: float = TEMPERATURE) -> Judge:
+def parse_judge(
+    name: str, base_url: str | None, temperature: float | None = TEMPERATURE, max_tokens: int = MOST_TOKENS
+) -> Judge:
     """`openai:NAME`, `anthropic:NAME`, or the name of a model on a local server, which needs its address."""
     provider, sign, model = name.partition(":")
     if not sign or provider not in (OPENAI, ANTHROPIC):
@@ -95,7 +98,7 @@ def parse_judge(name: str, base_url: str | None, temperature: float = TEMPERATUR
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         msg = f"--judge-base-url must not contain a password, a query or a fragment; put the key into {KEYS[provider]}"
         raise UsageError(msg)
-    return Judge(provider, model, url.rstrip("/"), temperature)
+    return Judge(provider, model, url.rstrip("/"), temperature, max_tokens=max_tokens)
 
 
 def question(judge: Judge, rubric: Rubric, messages: Sequence[Message], headers: Mapping[str, str]) -> Request:
@@ -103,7 +106,7 @@ def question(judge: Judge, rubric: Rubric, messages: Sequence[Message], headers:
     body: dict[str, Any] = {
         "model": judge.model,
         "messages": list(messages),
-        "temperature": judge.temperature,
+        **({} if judge.temperature is None else {"temperature": judge.temperature}),
         # OpenAI's newer models refuse the old name; other servers do not know the new one.
         "max_completion_tokens" if judge.provider == OPENAI else "max_tokens": judge.max_tokens,
     }
@@ -146,8 +149,7 @@ def _openai_reply(found: Mapping[str, Any]) -> Reply:
     choices = found.get("choices")
     choice = _object(choices[0]) if isinstance(choices, list) and choices else {}
     message = _object(choice.get("message"))
-    content = message.get("content")
-    text = content if isinstance(content, str) else ""
+    text = _text(message.get("content"))
     refusal = message.get("refusal")
     fault = None
     if not choice:
@@ -177,12 +179,27 @@ def _anthropic_reply(found: Mapping[str, Any]) -> Reply:
         text = json.dumps(found, ensure_ascii=False)
     elif found.get("stop_reason") == "refusal":
         fault = "the model refused to judge"
-    elif found.get("stop_reason") == "max_tokens":
+    elif found.get("stop_reason") in ("max_tokens", "model_context_window_exceeded"):
         fault = "the reply was cut off at the token limit"
     elif len(called) > 1:
         fault = f"the reply has {len(called)} judgements"
         text = text or json.dumps(called, ensure_ascii=False)
     return Reply(text, fields, fault, *tokens)
+
+
+def _text(content: Any) -> str:  # noqa: ANN401  (whatever came)
+    """A text, or the texts of a list of parts; parts of other types, such as thoughts, are not the reply."""
+    if isinstance(content, list):
+        parts = [_object(part) for part in content]
+        return "".join(str(part.get("text") or "") for part in parts if part.get("type") == "text")
+    return content if isinstance(content, str) else ""
+
+
+def why_rejected(judge: Judge, said: str) -> str:
+    """What a server says about a request that it rejects, with what to do about it."""
+    if "temperature" in said.lower() and judge.temperature is not None:
+        return f"{said}; this model takes no temperature: use --judge-temperature none"
+    return said
 
 
 def _object(value: Any) -> dict[str, Any]:  # noqa: ANN401  (whatever came)

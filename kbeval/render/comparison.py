@@ -44,7 +44,13 @@ def _tested_cells(one: Significance | None, columns: Sequence[Column]) -> list[C
     """The cells of these columns, starting with the interval."""
     cells: dict[str, Cell] = {"interval": None, "n": None, "clusters": None, "p": None, "holds": ""}
     if one is not None:
-        cells |= {"interval": _interval(one), "n": one.n, "clusters": one.clusters, "p": _p(one.p), "holds": _says(one)}
+        cells |= {
+            "interval": interval_text(one),
+            "n": one.n,
+            "clusters": one.clusters,
+            "p": p_text(one.p),
+            "holds": says(one),
+        }
     return [cells[column.name] for column in columns if column.name in cells]
 
 
@@ -80,7 +86,7 @@ def _why_nothing_decides(part: Comparison) -> str:
 
 
 def _what_would_show(name: str, one: Significance, tested: int) -> str:
-    queries = _queries(one)
+    queries = queries_text(one)
     if one.needed is None:
         return f"with {tested:,} numbers tested, no change in {name} can be significant; test fewer with --only"
     if one.needed > one.clusters:
@@ -94,7 +100,7 @@ def _what_would_show(name: str, one: Significance, tested: int) -> str:
     return f"with {queries}, a change in {name} is detectable from about {one.detectable:.4f}"
 
 
-def _queries(one: Significance) -> str:
+def queries_text(one: Significance) -> str:
     """`100 queries in 20 groups`. A query without a group is a group of its own."""
     queries = counted(one.n, "query", "queries")
     return f"{queries} in {counted(one.clusters, 'group')}" if one.is_grouped else queries
@@ -148,9 +154,9 @@ def legend(part: Comparison) -> str:
     alike = " (numbers that changed identically count once)" if any(one.same_as for one in every) else ""
     words = f"better, worse: significant after correcting for {tested} tested{alike}"
     words += " · (better?), (worse?): p is below 0.05 only before the correction"
-    if any(_says(one) == _DIFFERS for one in every):
+    if any(says(one) == _DIFFERS for one in every):
         words += f" · {_DIFFERS}: likewise, for numbers where neither higher nor lower is better"
-    if any(_says(one) == _OTHER_CHUNKS for one in every):
+    if any(says(one) == _OTHER_CHUNKS for one in every):
         words += f" · {_OTHER_CHUNKS}: counts chunks, so it cannot compare chunkers"
     if any(map(_is_over_others, part.rows())):
         words += " · intervals cover the queries that have a value in both runs, deltas those of each run"
@@ -158,7 +164,9 @@ def legend(part: Comparison) -> str:
         words += f" · {_ROUGHLY}: fewer than {ROUGH} queries or groups, so the interval is approximate"
     if grouped := [one for one in every if one.is_grouped]:
         most = max(grouped, key=lambda one: one.n)
-        words += f" · {_queries(most)}: a group counts as one, so the permutation test flips the signs of whole groups"
+        words += (
+            f" · {queries_text(most)}: a group counts as one, so the permutation test flips the signs of whole groups"
+        )
     return words
 
 
@@ -185,27 +193,30 @@ def delta_table(part: Comparison, only: Collection[str] | None = None) -> Table:
             continue
         delta = None if row.a is None or row.b is None else row.exact_delta
         tested = _tested_cells(row.significance, columns)
-        rows.append([short_name(row.name), row.a, row.b, _signed(delta), *tested])
+        rows.append([short_name(row.name), row.a, row.b, signed(delta), *tested])
     return columns, rows
 
 
-def _signed(value: Number) -> str | None:
+def signed(value: Number) -> str | None:
+    """A difference with its sign."""
     if value is None:
         return None
     return "0" if not value else f"{value:+,}" if isinstance(value, int) else f"{value:+.4f}"
 
 
-def _interval(one: Significance) -> str | None:
+def interval_text(one: Significance) -> str | None:
+    """The interval of a difference; None where there is none."""
     if one.low is None or one.high is None:
         return None
     return f"{_ROUGHLY if one.is_rough else ''}{one.low:+.4f} to {one.high:+.4f}"
 
 
-def _p(value: float) -> str:
+def p_text(value: float) -> str:
+    """A p value: four decimals."""
     return f"{value:.4f}" if value >= 0.0001 else "<0.0001"
 
 
-def _says(one: Significance) -> str:
+def says(one: Significance) -> str:
     """What is significant after correction; in brackets, what would be if this were the only number tested."""
     alone = bool(one.mean_delta) and one.p <= ALPHA
     if one.better == NEITHER:
@@ -249,7 +260,7 @@ def slice_table(report: CompareReport) -> Table:
         one = None if found is None else found.significance
         numbers: list[Cell] = [None] * 4
         if found is not None and one is not None:
-            numbers = [short_name(found.name), found.a, found.b, _signed(found.exact_delta)]
+            numbers = [short_name(found.name), found.a, found.b, signed(found.exact_delta)]
         rows.append([name, *numbers, *_tested_cells(one, columns), part.verdict.answer, kinds])
     return columns, rows
 

@@ -26,6 +26,7 @@ from kbeval.scoring.provenance import (
     provenance,
     reasons,
 )
+from kbeval.scoring.variants import stored_choices
 from kbeval.storage.database_file import refuse_database
 from kbeval.storage.run_config import chunker_version, config_of
 from kbeval.storage.runs import KeyFault, Run, broken_runs, chosen_runs, key_faults
@@ -99,6 +100,7 @@ def due_runs(  # noqa: PLR0913  (what to look at, and how)
         due.golden = golden if isinstance(golden, Golden) else load_golden(golden)
         source.feed(session, [])
         session.add_loaders({"golden_entries": due.golden.loader(), "settings": options.load_settings})
+        session.add_choices(stored_choices())
         now = provenance(session, due.golden, options)
         labels = LabelVersions(session, due.golden, options, {chunker_version(config_of(run)) for run in found})
         if any(numbers is not None and by_places(numbers.provenance) for numbers in stored.values()):

@@ -58,11 +58,6 @@ class Situation(NamedTuple):
         """No chunk id is used again for other text than before."""
         return not self.matching.ids_reused
 
-    def labels_are_placed(self) -> bool:
-        """The tables know the place of every expected chunk."""
-        self.session.need("unplaced_chunks")
-        return not self.session.rows("SELECT 1 FROM unplaced_chunks LIMIT 1")
-
     def hits_agree_with_tables(self) -> bool:
         """Every hit of a known chunk states the document and the place that the tables have."""
         self.session.need("hit_sources", "indexed_places")
@@ -76,9 +71,20 @@ class Situation(NamedTuple):
         """No label names a chunk or a place."""
         return not (self.golden.has("expected_chunk_ids") or self.golden.has_span_labels)
 
-    def sizes_are_known(self) -> bool:
-        """How long each hit is follows from its own count or from the tables."""
-        return not self.matching.sizes_missing
+    def texts_are_of_no_use(self) -> bool:
+        """How long each hit is follows from its own count or from the tables, or no hit has a text."""
+        return not self.matching.sizes_missing or self._no_hit_has("text")
+
+    def hits_state_no_spans(self) -> bool:
+        """No hit has source_spans."""
+        return self._no_hit_has("spans")
+
+    def _no_hit_has(self, what: str) -> bool:
+        """Known where all rows were read in this session."""
+        if self.session.is_kept("results") or "stored_results" not in self.session.handed_in:
+            return False
+        self.session.need("parsed")
+        return not self.session.rows(f"SELECT 1 FROM parsed WHERE may_hold_{what} LIMIT 1")
 
     def ids_compare(self) -> bool:
         """It is clear without reading any hit that the ids of labels and hits compare, or that this cannot be known."""
@@ -114,10 +120,10 @@ RULES: tuple[tuple[str, str, Callable[[Situation], bool]], ...] = (
     ("hit_places", "ids", Situation.ids_decide_and_documents_are_named),
     ("hit_docs", "named", Situation.documents_are_named),
     ("reading_cost", "none", Situation.expects_no_chunks),
-    ("hit_texts", "none", Situation.sizes_are_known),
+    ("hit_texts", "none", Situation.texts_are_of_no_use),
+    ("hits_to_keep", "none", Situation.hits_state_no_spans),
     ("nameless_hits", "none", Situation.hits_name_chunks),
     ("told_places", "none", Situation.ids_keep_their_text),
-    ("sightings", "none", Situation.labels_are_placed),
     ("displaced_hits", "none", Situation.hits_agree_with_tables),
     ("run_matching", "alike", Situation.ids_compare),
     ("run_chunkers", "configured", Situation.chunkers_are_configured),
@@ -142,10 +148,17 @@ def nothing_moved(session: Session) -> bool:
     return session.variant_of("moved_chunks") == "moved_chunks@none"
 
 
-# As RULES, for what follows from the stored tables alone: known before the labels are read.
+def labels_are_placed(session: Session) -> bool:
+    """The tables know the place of every expected chunk."""
+    session.need("unplaced_chunks")
+    return not session.rows("SELECT 1 FROM unplaced_chunks LIMIT 1")
+
+
+# As RULES, for what follows from relations alone: nothing has to be known about a scoring.
 STORED_RULES: tuple[tuple[str, str, Callable[[Session], bool]], ...] = (
     ("moved_chunks", "none", chunks_stay_in_place),
     ("known_places", "settled", nothing_moved),
+    ("sightings", "none", labels_are_placed),
 )
 
 

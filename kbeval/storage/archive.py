@@ -291,6 +291,11 @@ class ArchiveSource:
         )
         return str(found[0]["result_json"]) if found else None
 
+    def result_rows(self, run_id: str) -> list[tuple[str, str]]:
+        """Every stored row of a run with the id of its query."""
+        found = self._rows(f"SELECT query_id, result_json FROM {self._rows_of([run_id])} ORDER BY query_id")
+        return [(str(row["query_id"]), str(row["result_json"])) for row in found]
+
     def result_texts(self, run_id: str) -> list[str]:
         """Every stored row of a run, in the order in which they were stored."""
         found = self._rows(f"SELECT result_json FROM {self._rows_of([run_id])} ORDER BY result_no")

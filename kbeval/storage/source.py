@@ -124,6 +124,10 @@ class StoredSource(Source, Protocol):
         """Every row of a run, in the order in which they were stored."""
         ...
 
+    def result_rows(self, run_id: str) -> list[tuple[str, str]]:
+        """Every row of a run: the id of its query and its JSON, by the order of the ids."""
+        ...
+
     def judge_inputs(self, hashes: Sequence[str]) -> dict[str, str]:
         """What judges were given to read, by its hash; empty if it is not kept."""
         ...

@@ -246,6 +246,14 @@ class SqliteSource:
         )
         return str(found[0]["result_json"]) if found else None
 
+    def result_rows(self, run_id: str) -> list[tuple[str, str]]:
+        """Every stored row of a run with the id of its query."""
+        found = self._rows(
+            f"SELECT {as_text('query_id')}, {as_text('result_json')} FROM eval_query_results"
+            f" WHERE run_id = {self._literal(run_id)} COLLATE BINARY ORDER BY query_id COLLATE BINARY"
+        )
+        return [(str(row["query_id"]), str(row["result_json"])) for row in found]
+
     def result_texts(self, run_id: str) -> list[str]:
         """Every stored row of a run, in the order in which they were stored."""
         found = self._rows(

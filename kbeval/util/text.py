@@ -31,6 +31,21 @@ def _shown_character(character: str) -> str:
     return _escaped(character) if _is_hidden(character) else character
 
 
+# Characters of Unicode's class for formatting that belong to words and emoji: joiners, and hyphens that may be shown.
+_IN_WORDS = frozenset("\u00ad\u200c\u200d")
+
+
+def readable(text: str) -> str:
+    """For a page: lines, tabs and joined characters stay; what would hide or reorder text is written as an escape."""
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text
+    text = text.replace("\r\n", "\n")
+    return "".join(
+        character if character in "\n\t" or character in _IN_WORDS or not _is_hidden(character) else _escaped(character)
+        for character in text
+    )
+
+
 def _is_hidden(character: str) -> bool:
     return unicodedata.category(character) in _HIDDEN or _is_none(ord(character))
 

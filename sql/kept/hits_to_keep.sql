@@ -2,6 +2,7 @@
 -- sighted_chunks would choose. A citation is not kept: it may be a part of the chunk alone.
 -- columns: chunk_id, chunker_version, policy_hash, doc_id, spans_text, tokens
 -- kind: table
+-- variants: none, where no hit has source_spans
 SELECT
     h.chunk_id,
     COALESCE(h.chunker_version, '')          AS chunker_version,

@@ -1,7 +1,7 @@
 -- hit_texts: how long the text of a hit is.
 -- columns: result_no, position, characters
 -- kind: view
--- variants: none, where the size of every hit is known without its text
+-- variants: none, where the size of every hit is known without its text, or no hit has one
 SELECT result_no, position, characters
 FROM hit_claims
 WHERE characters IS NOT NULL

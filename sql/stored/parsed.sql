@@ -1,5 +1,6 @@
 -- parsed: every stored row with its JSON opened once, only the fields that kbeval reads.
--- columns: result_no, run_id, query_id, r (the fields), fault (what is wrong with its shape, or null), row_hash
+-- columns: result_no, run_id, query_id, r (the fields), fault (what is wrong with its shape, or null), row_hash,
+--          may_hold_text, may_hold_spans (false: certainly no hit has a field `text`, or `source_spans`)
 -- kind: table
 --
 -- from_json is fast and forgiving: it gives null, or a structure of nulls, where the JSON has another shape than
@@ -42,7 +43,10 @@ SELECT
          AND json_type(result_json, '$.answer.citations') NOT IN ('NULL', 'ARRAY')
             THEN 'answer.citations is not a list'
     END AS fault,
-    row_hash
+    row_hash,
+    -- A name may be spelt with escapes, too.
+    contains(result_json, '"text"') OR contains(result_json, '\u00')         AS may_hold_text,
+    contains(result_json, '"source_spans"') OR contains(result_json, '\u00') AS may_hold_spans
 FROM (
     -- What the engine reads as JSON, strictly or not, is looked at once more.
     SELECT *, CASE WHEN r IS NOT NULL THEN loose_fault(result_json) END AS loose_fault

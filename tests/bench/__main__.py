@@ -23,7 +23,7 @@ from kbeval.engine.session import Session
 from kbeval.render.table import Column, render
 from kbeval.scoring.aggregate import aggregate_runs, run_totals
 from kbeval.scoring.scorer import open_scoring
-from tests.bench import chunkers, plain_scorer, sending
+from tests.bench import chunkers, plain_scorer, pooling, reports, sending, start_up
 from tests.bench.data import make_database, make_history
 from tests.bench.traces import make_traces
 
@@ -34,6 +34,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kbeval-bench-") as name:
         folder = Path(name)
         print(f"{os.cpu_count()} cores; Python {sys.version.split()[0]}; memory limit {DEFAULT_MEMORY_LIMIT}\n")
+        table("a small database: the demo", ["what", "seconds", "peak MB", "ratio"], start_up.rows(folder, alternate))
         end_to_end(folder)
         comparing(folder)
         grounded(folder)
@@ -41,19 +42,57 @@ def main() -> None:
         kernel(folder)
         chunkers.report_on(folder / "chunkers")
         live(folder / "live")
+        table(
+            "kbeval report A B: 10 hits of 500 characters per query and run",
+            ["what", "seconds", "bytes", "seconds until it is open"],
+            reports.rows(folder / "reports"),
+        )
+        labelling(folder / "pool")
+
+
+# --- labelling: the pool of all runs ---------------------------------------------------------------------
+
+
+def labelling(folder: Path) -> None:
+    pooled, scored, candidates = pooling.measure(*pooling.make(folder, runs=200, queries=5_000, hits=10))
+    table(
+        f"kbeval label: 5,000 queries, 200 runs of 10 hits, {candidates:,} candidates",
+        ["what", "seconds", "ratio"],
+        [["score all runs", f"{scored:.1f}", "1.0"], ["pool", f"{pooled:.1f}", f"{pooled / scored:.2f}"]],
+    )
 
 
 # --- live: requests to a server -------------------------------------------------------------------------
 
 
 def live(folder: Path) -> None:
-    seconds, ideal = sending.throughput(folder)
+    found = sending.throughput(folder / "throughput")
     table(
-        "kbeval run: 1,000 queries of 50 ms, 32 at once",
+        "kbeval run: 1,000 queries of 50 ms, 32 at once (medians of 5, in turn)",
         ["what", "seconds", "of the ideal"],
         [
-            ["ideal: always 32 in flight", f"{ideal:.2f}", "100 %"],
-            ["kbeval run", f"{seconds:.2f}", f"{ideal / seconds:.0%}"],
+            ["ideal: always 32 in flight, by the times alone", f"{found.ideal:.2f}", "100 %"],
+            [
+                "the simplest client, which stores nothing",
+                f"{found.simplest:.2f}",
+                f"{found.ideal / found.simplest:.0%}",
+            ],
+            ["kbeval run", f"{found.kbeval:.2f}", f"{found.ideal / found.kbeval:.0%} (wanted: 80 %)"],
+            [f"  of which the first {found.ramp_requests}, until 32 are in flight", f"{found.ramp_seconds:.2f}", ""],
+        ],
+    )
+    limited = sending.limited(folder / "limited")
+    table(
+        f"kbeval run: {sending.FEW} queries, a server that allows {sending.PER_SECOND} per second",
+        ["what", "seconds", "refused (429)", "refused after the first second"],
+        [
+            ["ideal", f"{limited.ideal:.1f}", "0", "0"],
+            [
+                "kbeval run",
+                f"{limited.seconds:.1f}",
+                str(limited.refused),
+                f"{limited.refused_later} (wanted: a handful)",
+            ],
         ],
     )
 

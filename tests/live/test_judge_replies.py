@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from kbeval.live.exchange import Response
 from kbeval.live.judge_replies import Reading, Reply, read_reply
 from kbeval.live.rubrics import shipped
-from kbeval.live.sending import Response
 from kbeval.live.wire import Judge, asked_again, question, read_response
 from tests.support import judge_server
 
@@ -104,6 +104,18 @@ def test_anthropic_is_asked_with_a_forced_tool_and_no_seed() -> None:
     assert (body["temperature"], "seed" in body) == (0, False)
     assert body["tool_choice"] == {"type": "tool", "name": body["tools"][0]["name"]}
     assert next(iter(body["tools"][0]["input_schema"]["properties"])) == "reasoning"
+
+
+def test_what_only_some_servers_send_is_read() -> None:
+    text = json.dumps({"reasoning": "r", "score": 4})
+    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": text}]
+    chat = {"choices": [{"message": {"content": parts, "reasoning_content": "hm"}, "finish_reason": "stop"}]}
+    assert read_reply(read_response(OPENAI, Response(200, {}, json.dumps(chat).encode())), CORRECTNESS).score == 4
+    blocks = [{"type": "thinking", "thinking": "hm", "signature": "s"}]
+    full = {"type": "message", "content": blocks, "stop_reason": "model_context_window_exceeded"}
+    found = read_response(ANTHROPIC, Response(200, {}, json.dumps(full).encode()))
+    assert found.fault is not None
+    assert "cut off" in found.fault
 
 
 EXPECTED = {

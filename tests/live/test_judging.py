@@ -285,6 +285,55 @@ def test_a_judge_that_is_down_is_an_error_and_not_a_score(
     assert judge(capsys, *arguments(workspace, server))["requests"] == 16
 
 
+@pytest.mark.parametrize("model", ["thinking", "anthropic:thinking", "openai:thinking"])
+def test_a_model_that_takes_no_temperature_is_asked_without_one(
+    workspace: Workspace, server: JudgeServer, capsys: pytest.CaptureFixture[str], model: str
+) -> None:
+    filled(workspace, {f"q{n:02}": row(f"q{n:02}", f"Answer {n}.") for n in range(30)})
+    before = server.counts()["requests"]
+    assert run(arguments(workspace, server, model=model)) == 2
+    said = capsys.readouterr().err
+    assert "--judge-temperature none" in said
+    # Not all 60 questions were asked in vain.
+    assert server.counts()["requests"] - before < 40
+    more = ["--judge-temperature", "none", "--judge-max-tokens", "900"]
+    found = judge(capsys, *arguments(workspace, server, *more, model=model))
+    assert [rubric["judged"] for rubric in found["rubrics"]] == [30, 30]
+    ((parameters,),) = workspace.execute("SELECT DISTINCT parameters_json FROM kbeval_judgements")
+    assert json.loads(parameters)["temperature"] is None
+    assert json.loads(parameters)["max_tokens"] == 900
+    last = server.log()[-1]["body"]
+    assert "temperature" not in last
+    assert last.get("max_tokens", last.get("max_completion_tokens")) == 900
+
+
+def test_the_judge_of_the_config_file(
+    workspace: Workspace, server: JudgeServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    filled(workspace, {"q1": row("q1", "Answer.")})
+    config = f'[judge]\nmodel = "thinking"\nbase_url = "{server.url}/v1"\n'
+    (tmp_path / "kbeval.toml").write_text(config + 'temperature = "none"\nmax_tokens = 700\n')
+    found = judge(capsys, "judge", "run", "--db", str(workspace.db), "--golden", str(workspace.golden))
+    assert found["requests"] == 2
+    assert server.log()[-1]["body"]["max_tokens"] == 700
+    for line, said in (
+        ('temperature = "warm"', "judge.temperature must be a number from 0 to 2"),
+        ("temperature = 3", "judge.temperature must be a number from 0 to 2"),
+        ("max_tokens = 0", "judge.max_tokens must be a whole number above 0"),
+        ("max_tokens = true", "judge.max_tokens must be a whole number above 0"),
+    ):
+        (tmp_path / "kbeval.toml").write_text(f"{config}{line}\n")
+        assert run(["judge", "run", "--db", str(workspace.db)]) == 2
+        assert said in capsys.readouterr().err, line
+
+
+def test_a_judge_that_cannot_be_reached_is_not_asked(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    filled(workspace, {"q1": row("q1", "Answer.")})
+    where = ["--db", str(workspace.db), "--golden", str(workspace.golden)]
+    assert run(["judge", "run", *where, "--judge-model", "m", "--judge-base-url", "http://127.0.0.1:1/v1"]) == 2
+    assert "cannot be asked: no connection to 127.0.0.1:1: Connection refused" in capsys.readouterr().err
+
+
 def test_what_failed_is_asked_again_by_the_same_command(
     workspace: Workspace, server: JudgeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:

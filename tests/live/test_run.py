@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import time
+from datetime import datetime
 
 import pytest
 
@@ -17,7 +18,9 @@ from tests.support.live_server import LiveServer
 
 def test_a_run_holds_what_the_expressions_found(place: Place, server: LiveServer) -> None:
     place.http(server.url)
-    code, out, err = place.run("run", "--run-id", "r1", "--k", "3", "--suite", "nightly", "--description", "first try")
+    code, out, err = place.run_apart(
+        "run", "--run-id", "r1", "--k", "3", "--suite", "nightly", "--description", "first try"
+    )
     assert (code, out) == (0, "r1\n")
     assert "stored run r1: 5 queries, 0 errors" in err
     rows = place.results("r1")
@@ -120,6 +123,11 @@ def test_verbose_shows_request_response_and_row(place: Place, server: LiveServer
         ),
         ("answer", "answer", "found the text 'The answer to: Question 1?' instead of a list of objects"),
         ("results[*].id", "took_ms", "target.response.answer (took_ms) found the number 7 instead of text"),
+        (
+            "results[*].id",
+            "results[0]",
+            "target.response.answer (results[0]) found an object with id, doc, score, text",
+        ),
     ],
 )
 def test_a_wrong_expression_says_what_it_found_instead(
@@ -232,6 +240,10 @@ def test_a_resume_refuses_another_golden_file_or_target(place: Place, server: Li
     assert code == 2
     assert "golden file" in err
     assert "has changed" in err
+    (place.folder / "golden.json").rename(place.folder / "other.json")
+    code, _, err = place.run("run", "--resume", "r", "--golden", "other.json")
+    assert code == 2
+    assert "was started with the golden file golden.json" in err
     place.golden(30)
     place.http(server.url, "method = 'PUT'")
     code, _, err = place.run("run", "--resume", "r")
@@ -243,6 +255,24 @@ def test_a_resume_refuses_another_golden_file_or_target(place: Place, server: Li
     assert code == 2
     assert "--k cannot be combined with --resume" in err
     assert server.counts()["requests"] == before
+    server.set(faults=[])
+    assert place.run("run", "--resume", "r")[0] == 0
+    code, _, err = place.run("run", "--resume", "r")
+    assert code == 2
+    assert "run 'r' is complete" in err
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal", "persist"])
+def test_the_database_keeps_its_way_of_writing(place: Place, server: LiveServer, mode: str) -> None:
+    place.http(server.url)
+    assert place.run("run", "--run-id", "first")[0] == 0
+    assert place.rows(f"PRAGMA journal_mode = {mode}") == [(mode,)]
+    assert place.run("run", "--run-id", "second")[0] == 0
+    # `persist` is a property of a connection, as is what kbeval does.
+    assert place.rows("PRAGMA journal_mode") == [("wal" if mode == "wal" else "delete",)]
+    left = {path.name for path in place.folder.iterdir() if path.name.startswith("kb.db-")}
+    assert "kb.db-journal" not in left
+    assert len(place.results("second")) == 5
 
 
 def test_forget_deletes_an_unfinished_run(place: Place, server: LiveServer) -> None:
@@ -275,6 +305,7 @@ def test_ctrl_c_stops_sending_and_says_how_to_resume(place: Place, server: LiveS
     assert process.returncode == 130, err
     assert "interrupted" in err
     assert "continue with 'kbeval run --resume r'" in err
+    assert not (place.folder / "kb.db-journal").exists()
     sent = server.counts()["requests"] - before
     # What was in flight was waited for and is stored.
     assert place.rows("SELECT COUNT(*) FROM kbeval_attempts WHERE error_kind IS NULL") == [(sent,)]
@@ -323,6 +354,14 @@ def test_retrieval_only_stores_no_answers(place: Place, server: LiveServer) -> N
     place.http(server.url)
     assert place.run("run", "--run-id", "r", "--retrieval-only")[0] == 0
     assert all(row["answer"] is None and row["hits_top_k"] for row in place.results("r").values())
+
+
+def test_a_rate_is_kept_however_many_may_be_in_flight(place: Place, server: LiveServer) -> None:
+    place.http(server.url)
+    assert place.run("run", "--run-id", "r", "--rate", "10", "--concurrency", "8")[0] == 0
+    times = [datetime.fromisoformat(at) for (at,) in place.rows("SELECT started_at FROM kbeval_attempts ORDER BY 1")]
+    assert (times[-1] - times[0]).total_seconds() >= 0.39
+    assert place.run("run", "--rate", "0")[0] == 2
 
 
 def test_run_ids_are_unique(place: Place, server: LiveServer) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from kbeval.live.environment import Secrets
+from kbeval.live.exchange import Response, json_request, retry_after
 from kbeval.live.limits import Limit
-from kbeval.live.sending import Attempt, Outcome, Policy, Response, Sender, json_request, retry_after
+from kbeval.live.sending import Attempt, Outcome, Policy, Sender
 from kbeval.live.working import Crew, Stopped, run_async
 from tests.support.live_server import LiveServer
 

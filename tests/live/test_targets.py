@@ -66,6 +66,16 @@ def test_a_server_that_is_not_healthy_is_not_asked(place: Place, server: LiveSer
     assert place.rows("SELECT COUNT(*) FROM kbeval_unfinished_runs") == [(0,)]
 
 
+def test_a_server_that_is_not_healthy_any_more_is_a_warning_that_stays(place: Place) -> None:
+    with LiveServer(unhealthy_after=3) as server:
+        place.http(server.url, 'health = "/api/health"')
+        code, _, err = place.run("run", "--run-id", "r")
+        assert code == 0, err
+    assert "warning: run r: the target was not healthy after the last query: HTTP 503" in err
+    assert "not healthy after the last query" in place.snapshot("r")["kbeval"]["warnings"][0]
+    assert "not healthy after the last query" in place.run("score", "r")[2]
+
+
 def test_an_index_that_is_down_is_not_a_refusal(place: Place, server: LiveServer) -> None:
     anchors(place, server)
     server.set(index_down=True)

@@ -2,7 +2,8 @@
 
 The answer that is judged says how the judge replies: `REPLY:fenced` in its text chooses a kind of `KINDS`, and
 `SCORE:3` the score (5 otherwise). With `:once` (`REPLY:prose:once`) only the first reply is of that kind. The model
-`harsh` gives one point less, `random` a score that depends on the whole question; the model `silent` tells no usage.
+`harsh` gives one point less, `random` a score that depends on the whole question; the model `silent` tells no usage,
+and `thinking` refuses a temperature, as newer models of both companies do, each in its words.
 Everything else as in `live_server`.
 """
 
@@ -58,6 +59,10 @@ def _content(kind: str, score: int, *, claims: bool) -> str:
 
 def chat(body: dict[str, Any]) -> dict[str, Any]:
     """OpenAI's shape."""
+    if body["model"] == "thinking" and body.get("temperature", 1) != 1:
+        said = "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) is supported."
+        error = {"message": said, "type": "invalid_request_error", "param": "temperature", "code": "unsupported_value"}
+        return {"kbeval_status": 400, "error": error}
     kind, score, claims = _judged(body)
     message: dict[str, Any] = {"role": "assistant", "content": _content(kind, score, claims=claims)}
     if kind == "refusal":
@@ -71,6 +76,9 @@ def chat(body: dict[str, Any]) -> dict[str, Any]:
 
 def messages(body: dict[str, Any]) -> dict[str, Any]:
     """Anthropic's shape: the forced tool, or text where the reply is odd."""
+    if body["model"] == "thinking" and "temperature" in body:
+        error = {"type": "invalid_request_error", "message": "`temperature` is deprecated for this model."}
+        return {"kbeval_status": 400, "type": "error", "error": error, "request_id": "req_1"}
     kind, score, claims = _judged(body)
     content = _content(kind, score, claims=claims)
     reason = {"refusal": "refusal", "truncated": "max_tokens"}.get(kind, "tool_use")

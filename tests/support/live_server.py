@@ -13,8 +13,9 @@ function per path, to which others can be added. Settings, at the start or by `s
 - `faults`: a list of {"kind": …, and one of "first": n, "every": n, "queries": [text, …], "always": true}; the kinds
   are in `FAULTS`
 - `die_after`: the process ends when it has answered so many requests; `index_down`: answers 200 and abstains;
-  `unhealthy`: the health check gives 503
+  `unhealthy`: the health check gives 503; `unhealthy_after`: only after so many answers
 - `answers`: {query text: response of the route}
+- `tls`: a file with key and certificates, to be spoken to by https
 - `script`: responses {"status", "headers", "body"} that are used up one by one, before everything else
 
 `counts()`: requests, answered, refused, most_at_once. `log()`: method, path, headers and body of each request.
@@ -26,6 +27,7 @@ import asyncio
 import hashlib
 import json
 import os
+import ssl
 import subprocess
 import sys
 import time
@@ -124,7 +126,8 @@ class Server:
         except ValueError:
             body = {"unreadable": content.decode("latin-1")}
         if path == "/api/health":
-            down = bool(self.settings.get("unhealthy"))
+            after = self.settings.get("unhealthy_after")
+            down = bool(self.settings.get("unhealthy")) or (after is not None and self.answered >= after)
             await self.send(writer, 503 if down else 200, json.dumps({"ok": not down}).encode())
             return True
         self.entries.append({"method": method, "path": target, "headers": headers, "body": body})
@@ -177,8 +180,10 @@ class Server:
             found = ask(body, index_down=True) if settings.get("index_down") and path == "/api/v1/ask" else None
         if found is None:
             found = ROUTES[path](body)
-        await self.send(writer, 200, json.dumps(found).encode())
-        self.answered += 1
+        # A route may give another status.
+        status = found.pop("kbeval_status", 200) if isinstance(found, dict) else 200
+        await self.send(writer, status, json.dumps(found).encode())
+        self.answered += status == 200
         if self.answered == settings.get("die_after"):
             os._exit(1)
         return True
@@ -255,7 +260,11 @@ class Server:
 
 async def serve(settings: dict[str, Any], port: int) -> None:
     server = Server(settings)
-    listening = await asyncio.start_server(server.connection, "127.0.0.1", port, limit=1 << 24)
+    context = None
+    if tls := settings.get("tls"):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tls)
+    listening = await asyncio.start_server(server.connection, "127.0.0.1", port, limit=1 << 24, ssl=context)
     print(listening.sockets[0].getsockname()[1], flush=True)
     async with listening:
         await listening.serve_forever()
@@ -274,7 +283,7 @@ class LiveServer:
         self.process = subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.port = int(self.process.stdout.readline())
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http{'s' if 'tls' in self._settings else ''}://127.0.0.1:{self.port}"
         return self
 
     def __exit__(
@@ -302,7 +311,10 @@ class LiveServer:
     def _control(self, name: str, body: Any = None) -> Any:
         content = json.dumps(body if body is not None else {}).encode()
         request = urllib.request.Request(f"{self.url}/control/{name}", data=content, method="POST")
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as response:
+        unchecked = ssl.create_default_context()
+        unchecked.check_hostname, unchecked.verify_mode = False, ssl.CERT_NONE
+        handlers = urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=unchecked)
+        with urllib.request.build_opener(*handlers).open(request, timeout=10) as response:
             return json.loads(response.read())
 
 

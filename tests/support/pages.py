@@ -62,8 +62,13 @@ def section(page: str, title: str) -> str:
     if heading is None:
         msg = f"there is no section {title!r}"
         raise LookupError(msg)
-    level = len(heading[1])
-    return re.split(rf"^#{{1,{level}}} ", page[heading.end() :], maxsplit=1, flags=re.MULTILINE)[0]
+    rest = page[heading.end() :]
+    # A block may contain a document with headings of its own.
+    in_blocks = [found.span() for found in _BLOCK.finditer(rest)]
+    for end in re.finditer(rf"^#{{1,{len(heading[1])}}} ", rest, re.MULTILINE):
+        if not any(low <= end.start() < high for low, high in in_blocks):
+            return rest[: end.start()]
+    return rest
 
 
 def follow(text: str, folder: Path) -> int:

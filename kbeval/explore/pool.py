@@ -1,0 +1,183 @@
+"""The pool: for each query everything that runs returned, with the same text once, whatever the chunker.
+
+The SQL is in `sql/pool`. What is decided here is only which of several items stands for a text: a chain of windows that
+each overlap the next is not one text, so items join the one that most runs returned, not each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kbeval.storage.labels import SKIP, SUPPORTS
+
+if TYPE_CHECKING:
+    from kbeval.engine.session import Session
+    from kbeval.storage.labels import Decision
+    from kbeval.storage.runs import Run
+
+DEFAULT_DEPTH = 10
+_MORE = ("query_id", "chunk_id", "chunker_version", "doc_id", "path", "spans_text", "text_hash")
+
+
+@dataclass(frozen=True)
+class MoreItem:
+    """A text that no run has to have returned: it was decided on earlier, or a live system returned it now."""
+
+    query_id: str
+    chunk_id: str | None
+    chunker_version: str | None
+    doc_id: str | None
+    path: str | None
+    spans_text: str | None
+    # Null: nothing was decided on it.
+    text_hash: str | None
+
+
+@dataclass(frozen=True)
+class Item:
+    """What a run returned for a query, or what was decided on: one of the texts that may be a candidate."""
+
+    item_no: int
+    query_id: str
+    chunk_id: str | None
+    chunker_version: str | None
+    doc_id: str | None
+    path: str | None
+    spans_text: str | None
+    n_runs: int
+    best_rank: int | None
+    run_id: str | None
+    text_hash: str | None
+    leader_no: int
+    is_labelled: bool
+
+
+@dataclass(frozen=True)
+class QueryPool:
+    """What the order of work is decided by, for one query."""
+
+    query_id: str
+    candidates: int
+    # Of those that no label names and that were not decided on: how many runs returned the most common one.
+    most_runs: int
+    open: int
+    # How far the runs differ: 0 if all return the same.
+    disagreement: float
+
+
+def decided_items(decisions: Iterable[Decision]) -> list[MoreItem]:
+    """What was decided on, so that it is found again whatever its chunk is called now."""
+    return [
+        MoreItem(
+            one.query_id,
+            one.about.chunk_id,
+            one.about.chunker_version,
+            one.about.doc_id,
+            one.about.path,
+            # The place of a passage is not that of the text that was read.
+            one.about.spans_json if one.about.passage is None else None,
+            one.item,
+        )
+        for one in decisions
+        if one.field == SUPPORTS and one.value != SKIP
+    ]
+
+
+def build_pool(
+    session: Session, runs: Sequence[Run], more: Iterable[MoreItem] = (), depth: int = DEFAULT_DEPTH
+) -> None:
+    """Make the relations of the pool in a session that is fed with these runs and has golden entries."""
+    rows = [tuple(getattr(item, name) for name in _MORE) for item in more]
+
+    def load_runs(session: Session) -> None:
+        """Each run with a bit of its own: sets of runs are then joined quickly, and counted exactly."""
+        session.execute(
+            "CREATE TABLE pool_runs AS SELECT run_id, set_bit(bitstring('0', $3), place, 1) AS run_bit"
+            " FROM (SELECT UNNEST($1::VARCHAR[]) AS run_id, UNNEST($2::INTEGER[]) AS place)",
+            [[run.run_id for run in runs], list(range(len(runs))), max(1, len(runs))],
+        )
+
+    def load_more(session: Session) -> None:
+        columns = ", ".join(f"UNNEST(${place}::VARCHAR[]) AS {name}" for place, name in enumerate(_MORE, start=1))
+        values = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in _MORE]
+        session.execute(f"CREATE TABLE pool_more AS SELECT {columns}", values)
+
+    session.add_loaders(
+        {
+            "pool_runs": load_runs,
+            "pool_settings": lambda session: _execute(
+                session, "CREATE TABLE pool_settings AS SELECT $1 AS depth", depth
+            ),
+            "pool_more": load_more,
+            "pool_hits": _load_hits,
+            "pool_groups": _load_groups,
+        }
+    )
+    session.need("pool_candidates", "pool_queries")
+
+
+def _execute(session: Session, sql: str, value: int) -> None:
+    session.execute(sql, [value])
+
+
+def _load_hits(session: Session) -> None:
+    """Rows are read again for the places of hits only where no table knows them."""
+    session.need("unplaced_pool")
+    source = "placed_pool_hits" if session.rows("SELECT * FROM unplaced_pool") else "known_pool_hits"
+    session.need(source)
+    session.execute(f"CREATE VIEW pool_hits AS SELECT * FROM {source}")
+
+
+def _load_groups(session: Session) -> None:
+    """Which item stands for which: in the order of item numbers, the most common first."""
+    session.need("pool_items", "pool_pairs")
+    pairs = session.rows("SELECT item_no, other_no FROM pool_pairs ORDER BY item_no, other_no")
+    leaders = leaders_of(pairs)
+    session.execute(
+        "CREATE TABLE pool_led AS SELECT UNNEST($1::BIGINT[]) AS item_no, UNNEST($2::BIGINT[]) AS leader_no",
+        [list(leaders), list(leaders.values())],
+    )
+    session.execute(
+        "CREATE TABLE pool_groups AS SELECT i.item_no, COALESCE(l.leader_no, i.item_no) AS leader_no"
+        " FROM pool_items AS i LEFT JOIN pool_led AS l ON l.item_no = i.item_no"
+    )
+
+
+def leaders_of(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """Whom each item joins, of those that join another. `pairs` are ordered, and the smaller number is first."""
+    led: dict[int, int] = {}
+    for first, second in pairs:
+        if first not in led:
+            led.setdefault(second, first)
+    return led
+
+
+class Pool:
+    """The pool of all queries, apart from the session that made it."""
+
+    def __init__(self, session: Session) -> None:
+        self.queries = {
+            row[0]: QueryPool(*row)
+            for row in session.rows(
+                "SELECT query_id, candidates, most_runs, open, disagreement FROM pool_queries ORDER BY query_id"
+            )
+        }
+        self._items = session.frame(
+            "SELECT i.item_no, i.query_id, i.chunk_id, i.chunker_version, i.doc_id, i.path, i.spans_text, c.n_runs,"
+            " i.best_rank, i.run_id, i.text_hash, g.leader_no, l.item_no IS NOT NULL AS is_labelled"
+            " FROM pool_items AS i JOIN pool_groups AS g ON g.item_no = i.item_no"
+            " JOIN pool_candidates AS c ON c.leader_no = g.leader_no"
+            " LEFT JOIN pool_labelled AS l ON l.item_no = i.item_no ORDER BY i.item_no"
+        )
+
+    def items(self, query_id: str) -> list[Item]:
+        """All items of a query, with the one that stands for each."""
+        import polars as pl
+
+        return [Item(*row) for row in self._items.filter(pl.col("query_id") == query_id).rows()]
+
+    def every_item(self) -> Iterator[Item]:
+        """All items of all queries."""
+        return (Item(*row) for row in self._items.iter_rows())

@@ -1,0 +1,52 @@
+"""What all pages end with: the runs, what the numbers rest on, and where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kbeval.metrics.model import AggregateMetrics
+from kbeval.report.texts import name
+from kbeval.storage.run_config import config_fields, config_of
+from kbeval.storage.runs import Run
+from kbeval.util.hiding import Hider
+from kbeval.util.text import cut, json_text, shown
+
+
+def about_run(run: Run) -> Mapping[str, Any]:
+    """What a run is called, and when it was made."""
+    return {
+        "id": name(run.run_id),
+        "suite": name(run.suite),
+        "created": name(run.created_at),
+        "commit": None if run.commit_hash is None else name(run.commit_hash),
+    }
+
+
+def value_text(value: object) -> str:
+    """A setting as it is shown."""
+    if value is None:
+        return "–"
+    return cut(shown(value if isinstance(value, str) else json_text(value)), 300)
+
+
+def config_rows(run: Run) -> list[list[str]]:
+    """The settings of a run, without secrets."""
+    return [[name(key), value_text(value)] for key, value in sorted(config_fields(config_of(run), Hider()).items())]
+
+
+def ledger_rows(aggregates: Sequence[AggregateMetrics]) -> list[list[str]]:
+    """How many rows of each kind the numbers rest on, for each run."""
+    names = dict.fromkeys(key for one in aggregates for key, count in one.ledger.items() if isinstance(count, int))
+    return [[name.replace("_", " "), *(value_text(one.ledger.get(name)) for one in aggregates)] for name in names]
+
+
+def provenance_rows(aggregates: Sequence[AggregateMetrics]) -> list[list[str]]:
+    """What the numbers were made from, for each run."""
+    names = dict.fromkeys(name for one in aggregates for name in one.provenance)
+    return [[name.replace("_", " "), *(value_text(one.provenance.get(name)) for one in aggregates)] for name in names]
+
+
+def sentence(text: str) -> str:
+    """With a capital letter at its beginning."""
+    return f"{text[:1].upper()}{shown(text[1:])}"

@@ -1,0 +1,167 @@
+"""What the stored rows hold that the scorer does not read: texts, headings, answers and their citations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from kbeval.storage.run_config import chunker_version, config_of
+from kbeval.storage.runs import Run
+from kbeval.storage.source import StoredSource
+from kbeval.util.strict_json import parse
+
+_MARKER = re.compile(r"\D*(\d{1,4})\D*")
+_BOUNDS = {
+    "line": ("start", "end"),
+    "code": ("line_start", "line_end"),
+    "byte": ("start", "end"),
+    "char": ("start", "end"),
+    "time": ("start_ms", "end_ms"),
+    "page": ("page", "page"),
+}
+
+
+def stored_rows(source: StoredSource, run: Run) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The rows of a run that can be read, with the ids of their queries."""
+    for query_id, text in source.result_rows(run.run_id):
+        try:
+            row = parse(text)
+        except ValueError:
+            continue
+        if isinstance(row, dict):
+            yield query_id, row
+
+
+def hits_of(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The hits as the row has them; what is not a hit is an empty one."""
+    hits = row.get("hits_top_k")
+    return [hit if isinstance(hit, dict) else {} for hit in hits] if isinstance(hits, list) else []
+
+
+def first_text(*values: object) -> str | None:
+    """The first that is a text and not empty."""
+    return next((value for value in values if isinstance(value, str) and value), None)
+
+
+def path_of(hit: Mapping[str, Any]) -> str | None:
+    """The path of a hit's document, as the row has it."""
+    return first_text(hit.get("doc_path"), hit.get("rel_path"))
+
+
+def headings_of(hit: Mapping[str, Any]) -> str | None:
+    """The headings above a hit."""
+    found = hit.get("heading_path")
+    if isinstance(found, list):
+        return " › ".join(str(one) for one in found if isinstance(one, str | int | float)) or None
+    return first_text(found)
+
+
+def spans_of(said: object) -> list[Mapping[str, Any]]:
+    """Source spans, of a list or of one, as JSON or as its text."""
+    if isinstance(said, str):
+        try:
+            said = parse(said)
+        except ValueError:
+            return []
+    return [span for span in (said if isinstance(said, list) else [said]) if isinstance(span, dict)]
+
+
+class KnownChunks:
+    """What the table `chunks` knows about the chunks of hits and labels, and the texts that the rows hold."""
+
+    def __init__(self, source: StoredSource, chunk_ids: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
+        # Texts of rows, by chunk.
+        self._seen: dict[str, set[str]] = {}
+        chunk_ids = set(chunk_ids)
+        for hit in (hit for row in rows for hit in hits_of(row)):
+            if isinstance(chunk_id := hit.get("chunk_id"), str):
+                chunk_ids.add(chunk_id)
+                if text := first_text(hit.get("text")):
+                    self._seen.setdefault(chunk_id, set()).add(text)
+        self._chunks: dict[str, dict[str, tuple[str | None, str | None]]] = {}
+        for chunk_id, version, text, spans in source.chunk_details(sorted(chunk_ids)):
+            self._chunks.setdefault(str(chunk_id), {})[str(version)] = (text, spans)
+
+    def of_hit(self, hit: Mapping[str, Any], run: Run) -> tuple[str | None, str | None]:
+        """Text and spans of a hit's chunk: that of its own version, or the only one."""
+        version = first_text(hit.get("chunker_version")) or chunker_version(config_of(run))
+        versions = self._chunks.get(str(hit.get("chunk_id")), {})
+        if version is None and len(versions) == 1:
+            (version,) = versions
+        return versions.get(version or "", (None, None))
+
+    def text(self, chunk_id: str) -> str | None:
+        """The text of a chunk, where the id stands for one text."""
+        found = {text for text, _ in self._chunks.get(chunk_id, {}).values() if text is not None}
+        found = found or self._seen.get(chunk_id, set())
+        return next(iter(found)) if len(found) == 1 else None
+
+
+def hit_text(hit: Mapping[str, Any], known: str | None) -> tuple[str | None, str]:
+    """The text of a hit, and where it is from: that of the row, or all of the chunk where the row has its beginning."""
+    stored = first_text(hit.get("text"), hit.get("snippet"))
+    if stored is None:
+        return known, "text of the table chunks" if known else ""
+    if known is not None and len(known) > len(stored):
+        beginning = " ".join(stored.removesuffix("...").removesuffix("…").split())
+        if " ".join(known.split()).startswith(beginning):
+            return known, ""
+    is_cut = stored is hit.get("snippet") and not hit.get("text") and known is None
+    return stored, "snippet; the whole text is not stored" if is_cut else ""
+
+
+# --- answers ---------------------------------------------------------------------------------------
+
+
+def answer_of(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The answer as the row has it."""
+    found = row.get("answer")
+    return found if isinstance(found, dict) else None
+
+
+def citations_of(answer: Mapping[str, Any]) -> list[Any]:
+    """What the answer cites."""
+    found = answer.get("citations")
+    return found if isinstance(found, list) else []
+
+
+def cited_rank(citation: object, hits: Sequence[tuple[int, Mapping[str, Any]]]) -> int | None:
+    """The rank of the hit that a citation means: by its chunk, else by its place, else by its marker."""
+    if not isinstance(citation, dict):
+        return None
+    inner = citation.get("citation")
+    place = inner if isinstance(inner, dict) else {}
+    chunk_id = first_text(citation.get("chunk_id"), place.get("chunk_id"))
+    if chunk_id is not None:
+        return next((rank for rank, hit in hits if hit.get("chunk_id") == chunk_id), None)
+    path = first_text(place.get("path"), citation.get("path"))
+    if path is not None:
+        inside = [(rank, hit) for rank, hit in hits if path_of(hit) == path]
+        return next((rank for rank, hit in inside if _meets(place, hit)), None)
+    marker = _MARKER.fullmatch(str(citation.get("marker") or ""))
+    return next((rank for rank, _ in hits if marker and rank == int(marker[1])), None)
+
+
+def _meets(place: Mapping[str, Any], hit: Mapping[str, Any]) -> bool:
+    """Does a cited place share something with the place of a hit?"""
+    bounds = _bounds(place)
+    own = spans_of(hit.get("source_spans")) or spans_of(hit.get("citation"))
+    if bounds is None or not own:
+        return True
+    return any(
+        (other := _bounds(span)) is not None
+        and other[0] == bounds[0]
+        and other[1] <= bounds[2]
+        and bounds[1] <= other[2]
+        for span in own
+    )
+
+
+def _bounds(span: Mapping[str, Any]) -> tuple[str, float, float] | None:
+    kind = str(span.get("kind"))
+    low, high = (span.get(name) for name in _BOUNDS.get(kind, ("", "")))
+    if not isinstance(low, int | float) or not isinstance(high, int | float):
+        return None
+    # The end of bytes and characters is excluded.
+    return ("line" if kind == "code" else kind), low, high - (kind in ("byte", "char", "time"))

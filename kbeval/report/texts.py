@@ -1,0 +1,120 @@
+"""The texts of a report: each is held once, cut where it is long, and safe to show.
+
+Text from data is never markup: templates escape it, and the script sets it as text. Here only characters that would
+hide or reorder what is around them are written as escapes.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from kbeval.util.text import readable, shown
+
+# A chunk is seldom longer, and an answer neither. What is cut says so.
+LONGEST = 3_000
+_LONGEST_LINK = 160
+
+Ranges = Sequence[tuple[int, int]]
+
+
+class Texts:
+    """Texts by number. With `redact`, only their lengths are kept."""
+
+    def __init__(self, *, redact: bool = False) -> None:
+        self.redact = redact
+        self.texts: list[str] = []
+        self._numbers: dict[str, int] = {}
+
+    def add(self, text: str) -> int:
+        """The number of a text."""
+        if text not in self._numbers:
+            self._numbers[text] = len(self.texts)
+            self.texts.append(text)
+        return self._numbers[text]
+
+    def words(self, text: str, most: int = LONGEST) -> str:
+        """A text of the data as it may be shown: questions, answers, reasons."""
+        return without(text) if self.redact else cut_text(readable(text), most)
+
+    def line(self, text: str, most: int = 400) -> str:
+        """The same on one line."""
+        return without(text) if self.redact else cut_text(shown(text), most)
+
+    def marked(self, text: str, ranges: Ranges) -> tuple[int, list[int]]:
+        """The number of a text, and where its marks begin and end, one after the other, as the script counts."""
+        if self.redact:
+            return self.add(without(text)), []
+        whole = readable(text)
+        if whole != text:
+            ranges = _moved(text, ranges)
+        cut = cut_text(whole, LONGEST)
+        kept = min(len(whole), LONGEST)
+        ends = [(min(start, kept), min(end, kept)) for start, end in ranges if start < kept]
+        return self.add(cut), [place for one in ends for place in _as_utf16(cut, one)]
+
+
+def name(text: str, most: int = 160) -> str:
+    """An id, a path or another name of the data: one line, not too long."""
+    return cut_text(shown(text), most)
+
+
+def without(text: str) -> str:
+    """What is shown in place of a text."""
+    return f"({len(text):,} characters left out)" if text else ""
+
+
+def cut_text(text: str, most: int) -> str:
+    """A text, or its beginning and how much is left out."""
+    return text if len(text) <= most else f"{text[:most]} … (cut: {most:,} of {len(text):,} characters)"
+
+
+def _moved(text: str, ranges: Ranges) -> list[tuple[int, int]]:
+    """The same places in the text with its escapes."""
+    places = sorted({place for one in ranges for place in one})
+    new: dict[int, int] = {}
+    before = length = 0
+    for place in places:
+        length += len(readable(text[before:place]))
+        new[place], before = length, place
+    return [(new[start], new[end]) for start, end in ranges]
+
+
+def _as_utf16(text: str, one: tuple[int, int]) -> tuple[int, int]:
+    """Places in a text as JavaScript counts them: characters beyond 16 bits are two."""
+    if text.isascii():
+        return one
+    start, end = (len(text[:place].encode("utf-16-le", "surrogatepass")) // 2 for place in one)
+    return start, end
+
+
+def from_utf16(text: str, places: Sequence[int]) -> list[int]:
+    """The reverse: places as Python counts them."""
+    if text.isascii() or not places:
+        return list(places)
+    units, found = 0, [0]
+    for character in text:
+        units += 2 if ord(character) > 0xFFFF else 1
+        found.append(units)
+    return [bisect.bisect_left(found, place) for place in places]
+
+
+def segments(text: str, places: Sequence[int]) -> list[tuple[bool, str]]:
+    """A text in pieces: is it marked, and the piece. `places`: as in `Texts.marked`."""
+    ends = from_utf16(text, places)
+    found, before = [], 0
+    for start, end in zip(ends[::2], ends[1::2], strict=True):
+        found += [(False, text[before:start]), (True, text[start:end])]
+        before = end
+    return [(marked, piece) for marked, piece in [*found, (False, text[before:])] if piece]
+
+
+def link(query_id: str) -> str:
+    """The fragment that leads to a query, the same in every report."""
+    name = quote(query_id, safe="", errors="surrogatepass")
+    if len(name) > _LONGEST_LINK:
+        digest = hashlib.sha256(query_id.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        name = f"{quote(query_id[:20], safe='', errors='surrogatepass')}-{digest}"
+    return f"q-{name}"

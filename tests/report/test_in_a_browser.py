@@ -1,0 +1,352 @@
+"""Reports in a real browser, opened from disk: what people see and do, with and without JavaScript."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from kbeval.cli import run
+from tests.bench.reports import make_texts
+from tests.report.hostile import RUN_A, RUN_B, make_hostile
+from tests.support.browser import accessibility_faults, browser  # noqa: F401  (a fixture)
+
+# What each page is called in these tests.
+PAGES = ("two", "one", "history", "hostile two", "hostile one", "hostile history")
+SUMMARY = "#list .q > details > summary"
+
+
+@dataclass
+class Files:
+    """The pages, each made once."""
+
+    folder: Path
+
+    def path(self, name: str) -> Path:
+        return self.folder / f"{name.replace(' ', '-')}.html"
+
+    def uri(self, name: str) -> str:
+        return self.path(name).as_uri()
+
+
+@pytest.fixture(scope="module")
+def pages(made_demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Files:
+    folder = tmp_path_factory.mktemp("pages")
+    files = Files(folder)
+    hostile = make_hostile(tmp_path_factory.mktemp("hostile"))
+    demo = ["--db", str(made_demo / "kb.db"), "--golden", str(made_demo / "golden.yaml")]
+    evil = ["--db", str(hostile.db), "--golden", str(hostile.golden)]
+    # The second is better in some queries and worse in others.
+    assert run(["report", "2026-03-04", "2026-03-02", *demo, "-o", str(files.path("two"))]) == 0
+    assert run(["report", "2026-03-02", *demo, "-o", str(files.path("one"))]) == 0
+    assert run(["report", "--history", "mrr", "hit@5", *demo, "-o", str(files.path("history"))]) == 0
+    assert run(["report", RUN_A, RUN_B, *evil, "-o", str(files.path("hostile two"))]) == 0
+    assert run(["report", RUN_A, *evil, "-o", str(files.path("hostile one"))]) == 0
+    assert run(["score", "--all", *evil]) == 0
+    assert run(["report", "--history", "mrr", *evil, "-o", str(files.path("hostile history"))]) == 0
+    return files
+
+
+@dataclass
+class Watched:
+    """A page, and what it said and asked for."""
+
+    page: Page
+    said: list[str]
+
+    def summaries(self) -> list[str]:
+        return self.page.locator(SUMMARY).all_inner_texts()
+
+
+Open = Callable[..., Watched]
+
+
+@pytest.fixture
+def opened(browser: Browser, pages: Files) -> Iterator[Open]:  # noqa: F811
+    """Opens a page; afterwards nothing may have been said in the console, or asked for."""
+    contexts: list[BrowserContext] = []
+    every: list[Watched] = []
+
+    def open_page(name: str, fragment: str = "", *, width: int = 1400, script: bool = True, **more: Any) -> Watched:
+        context = browser.new_context(viewport={"width": width, "height": 900}, java_script_enabled=script, **more)
+        contexts.append(context)
+        page = context.new_page()
+        found = Watched(page, [])
+        page.on("console", lambda message: found.said.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: found.said.append(f"error: {error}"))
+        page.on("request", lambda asked: found.said.append(f"request: {asked.url}"))
+        page.on("dialog", lambda dialog: found.said.append(f"dialog: {dialog.message}"))
+        page.goto(f"{pages.uri(name)}{fragment}")
+        if script and "history" not in name:
+            page.wait_for_selector("html[data-ready=yes]")
+        every.append(found)
+        return found
+
+    yield open_page
+    said = [text for found in every for text in found.said if not text.startswith("request: file://")]
+    requests = [len([text for text in found.said if text.startswith("request:")]) for found in every]
+    for context in contexts:
+        context.close()
+    assert said == []
+    assert requests == [1] * len(every)
+
+
+def is_as_wide_as_the_window(page: Page) -> bool:
+    return bool(page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"))
+
+
+def open_all(page: Page) -> None:
+    for summary in page.locator(SUMMARY).all():
+        summary.click()
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_opens_from_disk_at_any_width_and_is_accessible(opened: Open, name: str) -> None:
+    page = opened(name).page
+    for summary in page.locator(SUMMARY).all():
+        summary.click()
+    for width in (1400, 800, 360):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert is_as_wide_as_the_window(page), width
+    assert page.evaluate("window.broken") is None
+    # A few open queries are as good as all for this, and faster.
+    for width, scheme in ((1400, "light"), (360, "dark")):
+        if width == 1400 and name.startswith("hostile"):
+            continue
+        page = opened(name, width=width, color_scheme=scheme).page
+        for summary in page.locator(SUMMARY).all()[:2]:
+            summary.click()
+        assert accessibility_faults(page) == [], width
+
+
+def test_nothing_that_data_says_is_markup(opened: Open) -> None:
+    for name in ("hostile two", "hostile one", "hostile history"):
+        page = opened(name).page
+        open_all(page)
+        assert page.evaluate("window.broken") is None
+        assert page.locator("img, iframe, object, embed, [onerror], [onload], [style]").count() == 0
+        assert page.locator("script").count() <= 2
+        assert page.locator("style").count() == 1
+        text = page.locator("body").inner_text()
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text), name
+    assert "49" not in page.title()
+    shown = opened("hostile two").page
+    open_all(shown)
+    # It is all there, as text.
+    assert shown.get_by_text("</script><script>window.broken=1</script>").count() > 3
+    assert shown.get_by_text("\\u202e").count() > 1
+    assert shown.get_by_text("👩‍👩‍👧‍👦").count() > 1
+    assert shown.get_by_text("of 100,000 characters").count() > 0
+    judged = shown.locator(".judged")
+    expect(judged).to_contain_text("correctness 3")
+    assert [text.split(":")[0].split()[-1] for text in judged.locator("li").all_inner_texts()] == ["supported"] * 2
+
+
+def test_search_filters_and_order_choose_from_the_list(opened: Open) -> None:
+    found = opened("two")
+    page = found.page
+    status = page.locator("#status")
+    expect(status).to_have_text("1–25 of 25 queries")
+    # Regressions first: what was found and is not any more.
+    kinds = [re.split(r"\s", text.strip(), maxsplit=2)[1] for text in found.summaries()]
+    assert kinds[:3] == ["regression"] * 3
+    assert kinds == sorted(kinds, key=["regression", "loss", "worse", "win", "better", "draw"].index)
+
+    page.get_by_label("Search").fill("declined card")
+    expect(status).to_have_text("1–1 of 1 query, chosen from 25")
+    assert "My card was declined" in found.summaries()[0]
+    page.get_by_label("Search").fill("no such words")
+    expect(status).to_contain_text("No query matches")
+    assert found.summaries() == []
+    page.get_by_role("button", name="Show all").click()
+    expect(status).to_have_text("1–25 of 25 queries")
+
+    # The buttons of the flow: as many as they say.
+    button = page.locator("#flows button[data-flow=hm]")
+    count = int(button.locator("b").inner_text())
+    assert count == kinds.count("regression")
+    button.click()
+    expect(button).to_have_attribute("aria-pressed", "true")
+    expect(status).to_have_text(f"1–{count} of {count} queries, chosen from 25")
+    button.click()
+    expect(status).to_have_text("1–25 of 25 queries")
+    page.locator(".ribbon.hm").click()
+    expect(status).to_contain_text(f"of {count} queries")
+    page.get_by_role("button", name="Show all").click()
+
+    page.get_by_label("Category").select_option("billing")
+    assert len(found.summaries()) == 8
+    page.get_by_label("Tag").select_option("refund")
+    assert len(found.summaries()) == 1
+    page.get_by_role("button", name="Show all").click()
+    page.get_by_label("Kind").select_option("loss")
+    assert all("loss" in text for text in found.summaries())
+    page.get_by_role("button", name="Show all").click()
+    page.get_by_label("Cause").select_option("chunker changed")
+    assert 0 < len(found.summaries()) < 25
+    page.get_by_role("button", name="Show all").click()
+
+    page.get_by_label("Order").select_option("id")
+    ids = page.locator("#list .qid").all_inner_texts()
+    assert ids == sorted(ids)
+    page.get_by_label("Order").select_option("before")
+    ranks = [text.split(" → ")[0] for text in page.locator("#list .ranks").all_inner_texts()]
+    numbers = [float("inf") if rank == "–" else int(rank) for rank in ranks]
+    assert numbers == sorted(numbers, reverse=True)
+
+
+def test_a_long_list_has_pages(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+    make_texts(tmp_path, 120)
+    files = ["--db", str(tmp_path / "kb.db"), "--golden", str(tmp_path / "golden.json")]
+    assert run(["report", "a", "b", *files, "-o", str(tmp_path / "r.html")]) == 0
+    page = browser.new_page()
+    page.goto((tmp_path / "r.html").as_uri())
+    status = page.locator("#status")
+    expect(status).to_have_text("1–50 of 120 queries")
+    expect(page.get_by_role("button", name="Previous")).to_be_disabled()
+    first = page.locator("#list .qid").all_inner_texts()
+    page.get_by_role("button", name="Next").click()
+    expect(status).to_have_text("51–100 of 120 queries")
+    expect(page.locator(SUMMARY).first).to_be_focused()
+    page.get_by_role("button", name="Next").click()
+    expect(status).to_have_text("101–120 of 120 queries")
+    last = page.locator("#list .qid").all_inner_texts()
+    assert len(last) == 20
+    assert not set(first) & set(last)
+    # A link leads to the page of its query; an open query stays open.
+    page.evaluate("id => { location.hash = '#q-' + id; }", first[7])
+    expect(status).to_have_text("1–50 of 120 queries")
+    expect(page.locator(f"[id='q-{first[7]}'] .detail")).to_be_visible()
+    page.get_by_role("button", name="Next").click()
+    page.get_by_role("button", name="Previous").click()
+    expect(page.locator(f"[id='q-{first[7]}'] .detail")).to_be_visible()
+    page.close()
+
+
+def test_everything_can_be_done_with_the_keyboard(opened: Open) -> None:
+    page = opened("two").page
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "Skip to the report"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.get_by_label("Search").focus()
+    page.keyboard.type("password")
+    expect(page.locator("#status")).to_contain_text("chosen from 25")
+    page.get_by_role("button", name="Show all").focus()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    first, second = (page.locator(SUMMARY).nth(place) for place in (0, 1))
+    expect(first).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#list .detail").first).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    expect(second).to_be_focused()
+    page.keyboard.press("End")
+    expect(page.locator(SUMMARY).last).to_be_focused()
+    page.keyboard.press("Home")
+    expect(first).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#list .detail").first).to_be_hidden()
+
+
+def test_each_query_has_a_link_of_its_own(opened: Open) -> None:
+    page = opened("two", "#q-g014").page
+    expect(page.locator("[id='q-g014'] .detail")).to_be_visible()
+    expect(page.locator("[id='q-g014'] > details > summary")).to_be_focused()
+    page.get_by_label("Search").fill("SAML")
+    page.evaluate("location.hash = '#q-g021'")
+    expect(page.locator("[id='q-g021'] .detail")).to_be_visible()
+    # A citation leads to its hit.
+    page.evaluate("location.hash = '#q-g001'")
+    citation = page.locator("[id='q-g001'] .answer a").first
+    citation.click()
+    target = page.evaluate("decodeURIComponent(location.hash.slice(1))")
+    expect(page.locator(f"[id='{target}'] > details")).to_have_attribute("open", "")
+
+    hostile = opened("hostile two").page
+    for link in [item.get_attribute("id") for item in hostile.locator("#list .q").all()]:
+        assert link
+        hostile.evaluate("link => { location.hash = '#' + link; }", link)
+        expect(hostile.locator("#list .q > details[open]").last).to_be_visible()
+        assert hostile.evaluate("link => document.getElementById(link).querySelector('details').open", link)
+
+
+def test_colours_follow_the_system_and_the_switch(opened: Open) -> None:
+    def paper(page: Page) -> str:
+        return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+    light, dark = (opened("two", color_scheme=scheme).page for scheme in ("light", "dark"))
+    assert paper(light) != paper(dark)
+    day = paper(light)
+    light.get_by_label("dark").check()
+    assert paper(light) == paper(dark)
+    light.get_by_label("system").check()
+    assert paper(light) == day
+    dark.get_by_label("light").check()
+    assert paper(dark) == day
+
+
+def test_a_page_prints(opened: Open) -> None:
+    page = opened("two", color_scheme="dark").page
+    page.locator(SUMMARY).first.click()
+    page.emulate_media(media="print")
+    for hidden in ("#filters", ".theme", ".top nav", "#pages"):
+        expect(page.locator(hidden)).to_be_hidden()
+    for visible in (".verdict", ".numbers >> nth=0", "#list .detail >> nth=0", "#ledger"):
+        expect(page.locator(visible)).to_be_visible()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(252, 251, 248)"
+    assert page.pdf().startswith(b"%PDF")
+
+
+def words(text: str) -> str:
+    """The characters that can be seen: spaces between elements are those of the template."""
+    return "".join(text.split())
+
+
+@pytest.mark.parametrize("name", ["two", "one", "hostile two", "hostile one"])
+def test_without_javascript_the_same_is_there(opened: Open, name: str) -> None:
+    """What the templates write and what the script makes is the same text, query by query."""
+    plain = opened(name, script=False).page
+    expect(plain.locator("#filters")).to_be_hidden()
+    expect(plain.locator(".verdict")).to_be_visible()
+    static = {
+        str(item.get_attribute("id")): words(str(item.text_content())) for item in plain.locator("#static .q").all()
+    }
+    assert len(static) >= (10 if "hostile" not in name else 1)
+    plain.locator("#static .q > details > summary").first.click()
+    expect(plain.locator("#static .detail").first).to_be_visible()
+    assert is_as_wide_as_the_window(plain)
+
+    page = opened(name).page
+    open_all(page)
+    expect(page.locator("#static")).to_have_count(0)
+    made = {str(item.get_attribute("id")): words(str(item.text_content())) for item in page.locator("#list .q").all()}
+    assert {link: made[link] for link in static} == static
+    # The same elements, so that the same style applies; and the same places are marked.
+    for link in static:
+        shapes = [
+            one.evaluate(
+                "item => [...item.querySelectorAll('*')].map(e => e.tagName + '.' + e.className.toString().trim()"
+                " + (e.open ? '+' : ''))"
+            )
+            for one in (plain.locator(f'[id="{link}"] .detail'), page.locator(f'[id="{link}"] .detail'))
+        ]
+        assert shapes[0] == shapes[1], link
+
+
+def test_the_list_without_javascript_is_accessible(browser: Browser, pages: Files) -> None:  # noqa: F811
+    """axe needs JavaScript; the page is the same without its script."""
+    for name in ("one",):
+        text = re.sub(r"<script>.*?</script>", "", pages.path(name).read_text(encoding="utf-8"), flags=re.DOTALL)
+        copy = pages.folder / f"without-{name.replace(' ', '-')}.html"
+        copy.write_text(text, encoding="utf-8")
+        page = browser.new_page()
+        page.goto(copy.as_uri())
+        page.locator("#static .q > details > summary").first.click()
+        assert accessibility_faults(page) == []
+        page.close()
