@@ -27,6 +27,7 @@ _HOMES = {
     "KbevalError": "kbeval.errors",
     "Metric": "kbeval.metrics.catalogue",
     "QueryComparison": "kbeval.compare.report",
+    "Recorder": "kbeval.systems.recorder",
     "Run": "kbeval.storage.runs",
     "ScoreOptions": "kbeval.scoring.options",
     "Scored": "kbeval.scoring.aggregate",
@@ -43,6 +44,7 @@ _HOMES = {
     "open_scoring": "kbeval.scoring.scorer",
     "open_workspace": "kbeval.workspace",
     "recompute": "kbeval.scoring.attribution",
+    "record": "kbeval.systems.recorder",
     "render_report_md": "kbeval.render.comparison",
     "score_runs": "kbeval.scoring.aggregate",
     "store_aggregate": "kbeval.scoring.aggregate",
@@ -82,6 +84,8 @@ if TYPE_CHECKING:
     from kbeval.scoring.scorer import open_scoring as open_scoring
     from kbeval.storage.archive_writer import archive_runs as archive_runs
     from kbeval.storage.runs import Run as Run
+    from kbeval.systems.recorder import Recorder as Recorder
+    from kbeval.systems.recorder import record as record
     from kbeval.workspace import Workspace as Workspace
     from kbeval.workspace import open_workspace as open_workspace
 

@@ -3,6 +3,9 @@
 
 CREATE MACRO json_is_number(j) AS j IS NULL OR TRY_CAST(CAST(j AS VARCHAR) AS DOUBLE) IS NOT NULL;
 CREATE MACRO json_is_bool(j)   AS j IS NULL OR CAST(j AS VARCHAR) IN ('true', 'false');
+-- The path of a field in an object, whatever its name.
+CREATE MACRO field_path(name) AS '$."' || REPLACE(REPLACE(name, '\', '\\'), '"', '\"') || '"';
+
 CREATE MACRO json_number(j)    AS TRY_CAST(CAST(j AS VARCHAR) AS DOUBLE);
 
 -- The value at a path as text; null if there is none, or more than one.

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kbeval.cli import common
+from kbeval.cli import common, import_tools
 from kbeval.cli.import_documents import import_documents_command
 from kbeval.util.text import counted, shown
 
@@ -67,6 +67,10 @@ def _store(database: str, runs: list[Any], replace: bool) -> int:
         rows = counted(len(run.rows), "row")
         common.note(f"{outcomes[run.run_id]} {shown(run.run_id)}: {rows} in {database}")
     return 0
+
+
+for _command in import_tools.COMMANDS:
+    import_command.add_command(_command)
 
 
 @click.group("export")

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     metavar="FIELD",
     multiple=True,
     callback=common.one_value,
-    help="also per slice: category, difficulty, lang, tags or group",
+    help="also per slice: a field of the golden file or of the rows, or several: category,lang",
 )
 @common.metric_options
 @common.how_options
@@ -224,6 +224,7 @@ class _Job:
 
 
 def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions) -> None:
+    from kbeval.metrics.row_scores import listed_scores
     from kbeval.render.scores import score_table
     from kbeval.storage.run_config import config_of, imported_from
 
@@ -240,6 +241,8 @@ def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions)
         for number in metric.numbers
         if metric.origin != "kbeval" or number.k in options.extra_ks
     ]
+    # So are the scores that came with the rows.
+    own += sorted({name for run in scored.runs for name in listed_scores(config_of(run))})
     systems = {imported_from(config_of(run)) for run in scored.runs if run.run_id in healthy}
     if rows:
         common.print_table(*score_table(rows, form, options.by, own, systems), form)

@@ -18,7 +18,7 @@ FOLDERS = (*LAYERS, "compare", "kept", "pool", "checks", "views", "former")
 # Templates that are filled in from the existing metrics, so they are not relations themselves.
 COMPOSED = (
     *("query_scores", "scores", "summable_scores", "sliced_scores", "run_totals", "percentiles", "applicable"),
-    *("rubric_score", "compare_macro"),
+    *("asked_slices", "rubric_score", "row_score", "compare_macro"),
 )
 _REFERENCE = re.compile(r"\b(?:FROM|JOIN)\s+([a-z_]+)", re.IGNORECASE)
 

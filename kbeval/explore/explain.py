@@ -15,6 +15,7 @@ from kbeval.explore.filling import conjuncts, filled_in
 from kbeval.explore.inspect import no_row
 from kbeval.explore.steps import Step, Steps
 from kbeval.metrics.names import Name, Names
+from kbeval.metrics.row_scores import file_of
 from kbeval.scoring.aggregate import numbers_of, run_totals
 from kbeval.util.numbers import plain
 
@@ -128,7 +129,7 @@ def explain_number(scoring: Scoring, text: str, query_id: str) -> Explanation:
         query_id=query_id,
         name=numbers[0].long if len(numbers) == 1 else metric.name,
         metric=metric,
-        metric_file=f"sql/metrics/{metric.name}.sql" if metric.origin == "kbeval" else metric.origin,
+        metric_file=file_of(metric) if metric.origin == "kbeval" else metric.origin,
         notes=tuple(_notes(scoring, result_no, query_id)),
         steps=tuple(steps.behind(metric, expression, stored_row)),
         condition=tuple(condition),
@@ -211,7 +212,7 @@ def _total(scoring: Scoring, metric: Metric, column: Name, numbers: Sequence[Nam
 
 
 def _stored(stored: Mapping[str, Any], number: Name) -> Any:  # noqa: ANN401  (whatever is stored)
-    found = stored.get(number.metric)
+    found = stored.get(number.long, stored.get(number.metric))
     return found.get(number.part or str(number.k)) if isinstance(found, dict) else found
 
 

@@ -61,6 +61,8 @@ class Golden:
     warnings: Sequence[str] = ()
     lines: Mapping[str, int] = field(default_factory=dict)
     group_faults: Sequence[str] = ()
+    # Fields that kbeval does not know, by query. They can be sliced by, and change nothing else.
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @functools.cached_property
     def hash(self) -> str:
@@ -150,4 +152,5 @@ def load_golden(path: str | os.PathLike[str], *, groups_must_agree: bool = True)
         checked.warnings,
         checked.lines,
         [text for _, text in disagreeing],
+        checked.own,
     )

@@ -115,6 +115,8 @@ class Checked:
     lines: dict[str, int] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    # Unknown fields, by id.
+    own: dict[str, dict[str, Value]] = field(default_factory=dict)
 
 
 def check_entries(entries: Sequence[Entry]) -> Checked:
@@ -142,8 +144,9 @@ def _hint(name: str) -> str:
 def _check_entry(number: int, entry: Entry, checked: Checked, unknown: dict[str, list[int]]) -> None:
     texts = [entry.fault] if entry.fault is not None else []
     values: dict[str, Value] = {}
+    own: dict[str, Value] = {}
     if entry.fault is None:
-        texts = _read_fields(entry, values, unknown)
+        texts = _read_fields(entry, values, unknown, own)
         if "required_support_groups" in values:
             texts += _group_numbers(values)
         if "id" in values:
@@ -152,14 +155,18 @@ def _check_entry(number: int, entry: Entry, checked: Checked, unknown: dict[str,
             else:
                 checked.lines[values["id"]] = entry.line
                 checked.entries.append(values)
+                if own:
+                    checked.own[values["id"]] = own
     if texts:
         name = next((entry.fields[name] for name in _IDS if entry.fields.get(name) is not None), None)
         label = f"entry {number} ({name!s})" if isinstance(name, str) and name else f"entry {number}"
         checked.faults += [(entry.line, f"line {entry.line}, {label}: {text}") for text in texts]
 
 
-def _read_fields(entry: Entry, values: dict[str, Value], unknown: dict[str, list[int]]) -> list[str]:
-    """Store the fields under their normalized names in `values`; returns what is wrong."""
+def _read_fields(
+    entry: Entry, values: dict[str, Value], unknown: dict[str, list[int]], own: dict[str, Value]
+) -> list[str]:
+    """Store the fields under their normalized names in `values`, unknown ones in `own`; returns what is wrong."""
     faults: list[str] = []
     given: dict[str, str] = {}
     spellings = SPELLINGS if _has_id(entry.fields) else {**SPELLINGS, OTHER_ID: "id"}
@@ -167,6 +174,7 @@ def _read_fields(entry: Entry, values: dict[str, Value], unknown: dict[str, list
         known = spellings.get(spelling, spelling)
         if known not in FIELDS:
             unknown.setdefault(spelling, []).append(entry.line)
+            own[spelling] = value
         elif known in given:
             faults.append(f"{given[known]!r} and {spelling!r} mean the same; keep one")
         elif value is not None:

@@ -22,11 +22,13 @@ from kbeval.util.text import did_you_mean
 
 DEFAULT_KS = (1, 3, 5, 10)
 PER_QUERY = "per_query"
+PER_ROW_SCORE = "per_row_score"
 GRAINS = {
     "per_hit": "one row per hit",
     "per_expected_hit": "one row per hit that some label expects",
     PER_QUERY: "one row per query",
     "per_judgement": "one row per judgement of an answer",
+    PER_ROW_SCORE: "one row per score that came with a row",
 }
 JUDGE = "judge_"
 # Their scores have metric files of their own.
@@ -89,7 +91,8 @@ class Metric:
     @property
     def columns(self) -> tuple[Name, ...]:
         """Its values for one query: one, or one for each k."""
-        return tuple(Name(self.name, k) for k in self.ks) if self.ks else (Name(self.name),)
+        # The name of a score that came with the rows has a dot.
+        return tuple(Name(self.name, k) for k in self.ks) if self.ks else (Name.parse(self.name),)
 
     @property
     def numbers(self) -> tuple[Name, ...]:
@@ -280,9 +283,13 @@ def catalogue(
     configured: Sequence[Metric] = (),
     extra_ks: Sequence[int] = (),
     rubrics: Sequence[str] = (),
+    came_along: Sequence[Metric] = (),
 ) -> list[Metric]:
-    """The shipped and the user-defined metrics, sorted by name; names must be unique."""
-    metrics = [*shipped_metrics(), *rubric_metrics(rubrics)]
+    """The shipped and the user-defined metrics, sorted by name; names must be unique.
+
+    `came_along`: those of scores that came with the rows, whose names have a dot.
+    """
+    metrics = [*shipped_metrics(), *rubric_metrics(rubrics), *came_along]
     for own in (*configured, *(metric for folder in folders for metric in metrics_in_folder(folder))):
         if any(own.name == metric.name for metric in metrics):
             msg = f"{own.origin}: there is already a metric {own.name!r}; choose another name"

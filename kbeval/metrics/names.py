@@ -137,7 +137,7 @@ class Names:
 
     def metric(self, text: str) -> Metric:
         """The metric of a name; a k in the name is ignored."""
-        found = self._metrics.get(self._head(text)[0])
+        found = self._metrics.get(text.strip()) or self._metrics.get(self._head(text)[0])
         if found is None:
             raise self._unknown(text)
         return found
@@ -157,6 +157,9 @@ class Names:
         head, last = self._head(text)
         stored, metric = self._stored.get(head, []), self._metrics.get(head)
         named = Name.parse(head if last is None else f"{head}.{last}")
+        if last is not None and named.long in self._metrics:
+            # A score that came with the rows has a dot in its name.
+            return [named]
         if named in stored or named.long in ABSTENTION_RATES:
             return [named]
         if metric is None:

@@ -20,6 +20,7 @@ from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.provenance import LabelVersions, judges, of_places, of_run, provenance
 from kbeval.scoring.run_warnings import Totals, run_warnings
 from kbeval.scoring.scorer import Scoring, open_scoring
+from kbeval.scoring.slices import load_slices, without_ignored
 from kbeval.storage.kept import ChunkSpans, Kept, spans_to_keep
 from kbeval.storage.row_marks import RowMarks, marks_to_keep
 from kbeval.storage.run_config import chunker_version, config_of, imported_from, own_k
@@ -66,6 +67,10 @@ class Scored:
         if not self.bad_rows:
             return []
         return [f"{counted(len(self.bad_rows), 'unreadable row')} counted as failed, first {self.bad_rows[0]}"]
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: every number."""
+        return self.frame()._repr_html_()
 
     def frame(self) -> pl.DataFrame:
         """One row per number: run_id, slice, metric, k, value (null: scored on no query), scored, not_applicable."""
@@ -175,7 +180,7 @@ def aggregate_runs(scoring: Scoring) -> Scored:
         scoring.runs,
         bad_rows=bad_rows(scoring),
         key_faults=scoring.key_faults,
-        warnings=list(scoring.golden.warnings),
+        warnings=without_ignored(scoring.golden.warnings, scoring.options.by),
     )
     for run in scoring.runs:
         aggregate = _aggregate(scoring, totals.get(run.run_id, {}), run)
@@ -219,18 +224,18 @@ def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, s
     values = [f"{SUMMABLE.format(value=column)} AS v{place}" for place, column in enumerate(columns.values())]
     summable = ",\n    ".join(values)
     if by is None:
-        scores, parameters = compose("summable_scores", values=summable), None
+        scores = compose("summable_scores", values=summable)
     else:
-        scoring.session.need("query_slices")
-        scores, parameters = compose("sliced_scores", values=summable), [by]
-    percentiles = _percentiles(scoring, parts, scores, parameters)
+        load_slices(scoring, by)
+        scores = compose("sliced_scores", values=summable)
+    percentiles = _percentiles(scoring, parts, scores)
     split, sums = [], []
     for place, aggregation in enumerate(parts.values()):
         value, whole = f"v{place}", f"w{place}"
         split.append(value if aggregation == "count" else f"{value}, {WHOLE.format(value=value)} AS {whole}")
         sums += [part.format(value=value, whole=whole) for part in (*AGGREGATIONS[aggregation], SCORED)]
     sql = compose("run_totals", scores=scores, split=",\n        ".join(split), sums=",\n    ".join(sums))
-    for run_id, slice_name, queries, *found in scoring.session.rows(sql, parameters):
+    for run_id, slice_name, queries, *found in scoring.session.rows(sql):
         totals: Totals = {}
         remaining = iter(found)
         for name, aggregation in parts.items():
@@ -245,7 +250,7 @@ def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, s
 
 
 def _percentiles(
-    scoring: Scoring, parts: Mapping[str, str], scores: str, parameters: list[Any] | None
+    scoring: Scoring, parts: Mapping[str, str], scores: str
 ) -> dict[tuple[str, str, str], dict[int, tuple[float, float]]]:
     """By run, slice and metric the two values next to each percentile."""
     branches = [
@@ -258,7 +263,7 @@ def _percentiles(
     sql = compose("percentiles", scores=scores, branches="\n    UNION ALL\n    ".join(branches))
     return {
         (run_id, slice_name, name): dict(zip(PERCENTS, zip(ends[::2], ends[1::2], strict=True), strict=True))
-        for run_id, slice_name, name, *ends in scoring.session.rows(sql, parameters)
+        for run_id, slice_name, name, *ends in scoring.session.rows(sql)
     }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kbeval.engine.relations import compose
+from kbeval.metrics.catalogue import PER_ROW_SCORE
 from kbeval.metrics.names import short_name
 from kbeval.scoring.depths import stored_depths
 from kbeval.scoring.doubts import find_doubts
@@ -96,7 +97,8 @@ def _null_warnings(
             for run_id, counts in applies.items()
             if (lacking := max((counts[place] - given[run_id][name] for name in columns), default=0)) > 0
         }
-        if not nulls:
+        # Whether a tool could score an answer is for the ledger: its definition is not ours.
+        if not nulls or metric.grain == PER_ROW_SCORE:
             continue
         first, *others = nulls
         of = f" (in {counted(len(nulls), 'run')}, first {first})" if others else f" of run {first}"

@@ -21,8 +21,10 @@ from kbeval.golden import Golden, load_golden
 from kbeval.metrics import former
 from kbeval.metrics.catalogue import PER_QUERY, Metric
 from kbeval.metrics.names import Name
+from kbeval.metrics.row_scores import row_score_metrics
 from kbeval.scoring import run_tables
 from kbeval.scoring.expressions import Expressions
+from kbeval.scoring.fields import asked_fields
 from kbeval.scoring.matching import Matching
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.variants import Situation, choices, stored_choices
@@ -66,7 +68,8 @@ class Scoring:
         own_ks = {k for run in runs if (k := own_k(config_of(run))) is not None}
         # Each own rubric that runs were judged by is a metric.
         self.rubrics = source.rubrics()
-        self.catalogue = options.metrics(self.rubrics)
+        # And each score that came with the rows.
+        self.catalogue = options.metrics(self.rubrics, row_score_metrics(map(config_of, runs)))
         self.asked_ks = {metric.name: metric.ks for metric in self.catalogue}
         self.metrics = [metric.with_ks(own_ks) for metric in self.catalogue if self._can_apply(metric)]
         self.columns: list[Name] = [column for metric in self.metrics for column in metric.columns]
@@ -82,6 +85,7 @@ class Scoring:
         session.add_loaders(run_tables.loaders(self.runs))
         self.stored_versions = {chunker_version(config_of(run)) for run in (runs if stored is None else stored)}
         self.matching = Matching(session, golden, options, self.stored_versions, together=together)
+        session.add_columns(asked_fields(self.metrics))
         situation = Situation(session, golden, self.systems, self.matching, bool(self.rubrics))
         session.add_choices(stored_choices() | choices(situation))
 
@@ -168,7 +172,7 @@ class Scoring:
     def scores_sql(self) -> str:
         """The same values, one row per value."""
         branches = [
-            f"SELECT run_id, query_id, '{column.metric}' AS metric, CAST({column.k or 'NULL'} AS INTEGER) AS k,"
+            f"SELECT run_id, query_id, '{column.without_k}' AS metric, CAST({column.k or 'NULL'} AS INTEGER) AS k,"
             f" {name} AS value FROM query_scores WHERE {name} IS NOT NULL"
             for column in self.columns
             for name in [self.session.quoted(column.name)]
