@@ -14,6 +14,7 @@ import duckdb
 import pytest
 
 from kbeval.engine.relations import COMPOSED, layer_of, relations, sql_folder
+from kbeval.metrics.catalogue import GRAINS
 from kbeval.scoring.aggregate import run_totals
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.run_warnings import queries_it_applies_to
@@ -142,16 +143,20 @@ def _other_numbers(scoring: Scoring, sail: Sail) -> Iterator[str]:
     session = scoring.session
     there = copy.copy(scoring)
     there.session = sail  # type: ignore[assignment]  # what composing statements needs of a session
-    for name in ("per_query", "per_hit", "per_expected_hit", "per_judgement", "query_slices"):
+    for name in GRAINS:
         session.need(name)
+    for name in (*GRAINS, "query_scores"):
         sail.hand_over(session, name)
-    sail.hand_over(session, "query_scores")
     if bag(sail.rows(there.scoring_sql())) != bag(session.rows("SELECT * FROM query_scores")):
         yield "query_scores differ"
     if bag(sail.rows(there.scores_sql())) != bag(session.rows("SELECT * FROM scores")):
         yield "scores differ"
     for by in (None, "tags", "category"):
-        if list(run_totals(there, by)) != list(run_totals(scoring, by)):
+        wanted = list(run_totals(scoring, by))
+        if by is not None:
+            # Slices are facts: of labels, or of the JSON of rows.
+            sail.hand_over(session, "asked_slices", again=True)
+        if list(run_totals(there, by)) != wanted:
             yield f"totals by {by} differ"
     if queries_it_applies_to(there) != queries_it_applies_to(scoring):
         yield "applicable differs"

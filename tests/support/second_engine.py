@@ -31,9 +31,9 @@ class Sail:
         self._folder = folder
         self._known: set[str] = set()
 
-    def hand_over(self, session: Session, name: str) -> None:
+    def hand_over(self, session: Session, name: str, *, again: bool = False) -> None:
         """Make a relation of a session known under its name, in the types that Spark has."""
-        if name in self._known:
+        if name in self._known and not again:
             return
         path = self._folder / f"{name}.parquet"
         kept = [
@@ -74,6 +74,9 @@ class Sail:
 
     def need(self, *_: str) -> None:
         """Everything is handed over before."""
+
+    def execute(self, sql: str, parameters: Iterable[Any] | None = None) -> None:
+        """Facts are made by DuckDB, and handed over before."""
 
 
 def is_plain(kind: str) -> bool:
