@@ -26,6 +26,8 @@ def test_the_wheel_installs_and_scores_outside_the_checkout(tmp_path: Path) -> N
         assert f"kbeval/sql/{path.relative_to(ROOT / 'sql').as_posix()}" in packed
     for path in (ROOT / "kbeval" / "live" / "rubrics").glob("*.md"):
         assert f"kbeval/live/rubrics/{path.name}" in packed
+    for path in (ROOT / "kbeval" / "live" / "labelling" / "page").iterdir():
+        assert f"kbeval/live/labelling/page/{path.name}" in packed
     for path in (ROOT / "kbeval" / "report" / "templates").iterdir():
         assert f"kbeval/report/templates/{path.name}" in packed
     assert not any(name.startswith(("tests/", "fixtures/", "docs/")) for name in packed)

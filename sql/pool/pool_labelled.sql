@@ -3,8 +3,7 @@
 -- kind: table
 WITH place_sizes AS (
     SELECT query_id, place, SUM(high - low) AS size
-    FROM expected_spans
-    WHERE axis <> 'region'
+    FROM pool_places
     GROUP BY query_id, place
 ),
 
@@ -13,15 +12,14 @@ item_sizes AS (
 ),
 
 shared AS (
-    SELECT p.item_no, e.query_id, e.place, x.is_span_label, SUM(LEAST(p.high, e.high) - GREATEST(p.low, e.low)) AS size
-    FROM expected_spans AS e
-    JOIN expected_places AS x ON x.query_id = e.query_id AND x.place = e.place
+    SELECT p.item_no, e.query_id, e.place, e.is_span_label, SUM(LEAST(p.high, e.high) - GREATEST(p.low, e.low)) AS size
+    FROM pool_places AS e
     JOIN pool_pieces AS p
         ON  p.query_id = e.query_id
         AND p.axis = e.axis
-        AND p.doc_id = x.doc_id
+        AND p.doc_id = e.doc_id
     WHERE p.low < e.high AND e.low < p.high
-    GROUP BY p.item_no, e.query_id, e.place, x.is_span_label
+    GROUP BY p.item_no, e.query_id, e.place, e.is_span_label
 )
 
 SELECT i.item_no

@@ -14,6 +14,7 @@ import duckdb
 import pytest
 
 from kbeval.engine.relations import COMPOSED, layer_of, relations, sql_folder
+from kbeval.metrics.catalogue import GRAINS
 from kbeval.scoring.aggregate import run_totals
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.run_warnings import queries_it_applies_to
@@ -143,10 +144,10 @@ def _other_numbers(scoring: Scoring, sail: Sail) -> Iterator[str]:
     session = scoring.session
     there = copy.copy(scoring)
     there.session = sail  # type: ignore[assignment]  # what composing statements needs of a session
-    for name in ("per_query", "per_hit", "per_expected_hit", "per_judgement", "per_row_score"):
+    for name in GRAINS:
         session.need(name)
+    for name in (*GRAINS, "query_scores"):
         sail.hand_over(session, name)
-    sail.hand_over(session, "query_scores")
     if bag(sail.rows(there.scoring_sql())) != bag(session.rows("SELECT * FROM query_scores")):
         yield "query_scores differ"
     if bag(sail.rows(there.scores_sql())) != bag(session.rows("SELECT * FROM scores")):

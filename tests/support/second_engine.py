@@ -75,6 +75,9 @@ class Sail:
     def need(self, *_: str) -> None:
         """Everything is handed over before."""
 
+    def execute(self, sql: str, parameters: Iterable[Any] | None = None) -> None:
+        """Facts are made by DuckDB, and handed over before."""
+
 
 def is_plain(kind: str) -> bool:
     """Is it a type of single values? Lists and structures are for facts alone."""
