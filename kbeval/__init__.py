@@ -18,6 +18,8 @@ _HOMES = {
     "AggregateMetrics": "kbeval.metrics.model",
     "CompareOptions": "kbeval.compare.run",
     "CompareReport": "kbeval.compare.report",
+    "Evaluation": "kbeval.frames.evaluation",
+    "Evaluations": "kbeval.frames.evaluation",
     "Explorer": "kbeval.explore.explorer",
     "Finding": "kbeval.explore.findings",
     "GateReport": "kbeval.compare.gates",
@@ -27,6 +29,7 @@ _HOMES = {
     "KbevalError": "kbeval.errors",
     "Metric": "kbeval.metrics.catalogue",
     "QueryComparison": "kbeval.compare.report",
+    "Recorder": "kbeval.systems.recorder",
     "Run": "kbeval.storage.runs",
     "ScoreOptions": "kbeval.scoring.options",
     "Scored": "kbeval.scoring.aggregate",
@@ -37,12 +40,14 @@ _HOMES = {
     "check_workspace": "kbeval.explore.check",
     "compare_runs": "kbeval.compare.run",
     "compute_aggregate": "kbeval.scoring.aggregate",
+    "evaluate": "kbeval.frames.evaluation",
     "load_golden": "kbeval.golden",
     "metric_history": "kbeval.explore.history",
     "open_explorer": "kbeval.explore.explorer",
     "open_scoring": "kbeval.scoring.scorer",
     "open_workspace": "kbeval.workspace",
     "recompute": "kbeval.scoring.attribution",
+    "record": "kbeval.systems.recorder",
     "render_report_md": "kbeval.render.comparison",
     "score_runs": "kbeval.scoring.aggregate",
     "store_aggregate": "kbeval.scoring.aggregate",
@@ -66,6 +71,9 @@ if TYPE_CHECKING:
     from kbeval.explore.history import History as History
     from kbeval.explore.history import HistoryOptions as HistoryOptions
     from kbeval.explore.history import metric_history as metric_history
+    from kbeval.frames.evaluation import Evaluation as Evaluation
+    from kbeval.frames.evaluation import Evaluations as Evaluations
+    from kbeval.frames.evaluation import evaluate as evaluate
     from kbeval.golden import Golden as Golden
     from kbeval.golden import load_golden as load_golden
     from kbeval.metrics.catalogue import Metric as Metric
@@ -82,6 +90,8 @@ if TYPE_CHECKING:
     from kbeval.scoring.scorer import open_scoring as open_scoring
     from kbeval.storage.archive_writer import archive_runs as archive_runs
     from kbeval.storage.runs import Run as Run
+    from kbeval.systems.recorder import Recorder as Recorder
+    from kbeval.systems.recorder import record as record
     from kbeval.workspace import Workspace as Workspace
     from kbeval.workspace import open_workspace as open_workspace
 

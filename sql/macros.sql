@@ -3,6 +3,9 @@
 
 CREATE MACRO json_is_number(j) AS j IS NULL OR TRY_CAST(CAST(j AS VARCHAR) AS DOUBLE) IS NOT NULL;
 CREATE MACRO json_is_bool(j)   AS j IS NULL OR CAST(j AS VARCHAR) IN ('true', 'false');
+-- The path of a field in an object, whatever its name.
+CREATE MACRO field_path(name) AS '$."' || REPLACE(REPLACE(name, '\', '\\'), '"', '\"') || '"';
+
 CREATE MACRO json_number(j)    AS TRY_CAST(CAST(j AS VARCHAR) AS DOUBLE);
 
 -- The value at a path as text; null if there is none, or more than one.
@@ -77,7 +80,7 @@ CREATE MACRO repeats_a_key(t) AS
 
 -- The different values of a list, and how many they are. Most lists hold one, and need no looking.
 CREATE MACRO different(l)   AS CASE WHEN len(l) < 2 THEN l ELSE list_distinct(l) END;
-CREATE MACRO n_different(l) AS CASE WHEN len(l) < 2 THEN len(l) ELSE COALESCE(list_unique(l), 0) END;
+CREATE MACRO n_different(l) AS CASE WHEN len(l) < 2 THEN len(l) ELSE CAST(COALESCE(list_unique(l), 0) AS BIGINT) END;
 
 -- Text as it is looked for in other text: whatever its case, and a sigma is one letter wherever it is in a word.
 CREATE MACRO folded(t) AS replace(lower(nfc_normalize(t)), 'ς', 'σ');

@@ -27,19 +27,22 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 # Modules that score dozens of workspaces, start processes or wait: `make check` leaves them out, and all of stress/.
 LONG = {
-    "cli": "demo cli_compare cli_explain cli_history cli_nightly cli_sql show_query sql_prompt",
+    "cli": "demo init cli_compare cli_explain cli_history cli_nightly cli_sql show_query sql_prompt",
     "compare": "compare gates",
     "database": "host_program never_opened process",
+    "engine": "second_engine",
     "explore": "checks explain explore sql_safety unmet_labels views views_against_oracle",
     "live": "at_a_terminal https_and_proxies judging label_answers label_page label_terminal labelling limits pipeline"
     " run secrets targets",
     "metrics": "plain_expressions",
+    "frames": "evaluate_against_peers",
     "report": "in_a_browser what_is_in_it",
-    "scoring": "doubts how_runs_are_scored judged_numbers matching_against_oracle numbers_shown real_rows"
-    " rechunking_experiment recompute rescoring rescoring_any_history",
+    "scoring": "classics doubts how_runs_are_scored judged_numbers matching_against_oracle numbers_shown own_fields"
+    " real_rows"
+    " rechunking_experiment recompute rescoring rescoring_any_history shards",
     "storage": "archive_damage archive_of_others archive_source archiving columnar_cache columnar_cache_broken"
     " columnar_cache_together kept_chunk_spans keys one_rule_for_json snapshots sources stamps",
-    "systems": "other_systems traces",
+    "systems": "importers other_systems traces",
     "tests": "workspace",
     "util": "written_files",
 }

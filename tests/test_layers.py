@@ -18,6 +18,7 @@ LAYERS = (
     {"scoring"},
     {"compare"},
     {"explore"},
+    {"frames"},
     {"systems"},
     {"render"},
     {"report"},

@@ -24,6 +24,7 @@ from kbeval.util.text import shown
 # In the order in which a new user needs them.
 COMMANDS = {
     "demo": "kbeval.cli.demo",
+    "init": "kbeval.cli.init",
     "run": "kbeval.cli.live_run",
     "pipeline": "kbeval.cli.pipeline",
     "score": "kbeval.cli.score",
@@ -40,6 +41,7 @@ COMMANDS = {
     "gate": "kbeval.cli.gate",
     "history": "kbeval.cli.history",
     "grounded": "kbeval.cli.grounded",
+    "trec": "kbeval.cli.trec",
     "recompute": "kbeval.cli.recompute",
     "archive": "kbeval.cli.archive",
     "import": "kbeval.cli.import_export",

@@ -31,7 +31,7 @@ _HTML = (".html", ".htm")
     metavar="FIELD",
     multiple=True,
     callback=common.one_value,
-    help="also per slice: category, difficulty, lang, tags or group",
+    help="also per slice: a field of the golden file, or several: category,lang",
 )
 @click.option(
     "--only",

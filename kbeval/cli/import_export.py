@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from kbeval.cli import common
+from kbeval.cli import common, import_tools
 from kbeval.cli.import_documents import import_documents_command
+from kbeval.cli.trec_files import export_trec, import_qrels, import_trec
 from kbeval.util.text import counted, shown
 
 
@@ -69,6 +70,12 @@ def _store(database: str, runs: list[Any], replace: bool) -> int:
     return 0
 
 
+for _command in import_tools.COMMANDS:
+    import_command.add_command(_command)
+import_command.add_command(import_trec(_store))
+import_command.add_command(import_qrels)
+
+
 @click.group("export")
 def export_command() -> None:
     """Export runs as the files of other systems, or as a DuckDB file."""
@@ -109,6 +116,9 @@ def export_anchors(run: str, folder: str, full_text: bool, replace: bool, **_: A
     if len(written) == 2:
         common.note("the run has not been scored yet; use --golden FILE to write its numbers too")
     return 0
+
+
+export_command.add_command(export_trec)
 
 
 @export_command.command("duckdb")

@@ -92,11 +92,13 @@ def _explain_metric(settings: common.Settings, metric: str, form: str) -> None:
     from kbeval.metrics import former
     from kbeval.metrics.catalogue import GRAINS, JUDGE
     from kbeval.metrics.names import Names
-    from kbeval.storage.source import stored_rubrics
+    from kbeval.metrics.row_scores import file_of
+    from kbeval.storage.source import scores_that_came, stored_rubrics
 
     # The metric of an own rubric is known by the database alone.
     rubrics = stored_rubrics(settings.db()) if metric.startswith(JUDGE) and settings.get("db") else ()
-    found = Names(settings.score_options().metrics(rubrics)).metric(metric)
+    came_along = scores_that_came(settings.db(), [metric]) if settings.get("db") else ()
+    found = Names(settings.score_options().metrics(rubrics, came_along)).metric(metric)
     if form == "json":
         common.print_json(_as_json(found))
         return
@@ -119,7 +121,7 @@ def _explain_metric(settings: common.Settings, metric: str, form: str) -> None:
         f"for a run    {how}; {if_empty} if there are none",
         f"better       {found.better}",
         f"comparable   {'across' if found.across_chunkers else 'within'} chunker versions",
-        f"defined in   {found.origin if found.origin != 'kbeval' else f'sql/metrics/{found.name}.sql'}",
+        f"defined in   {found.origin if found.origin != 'kbeval' else file_of(found)}",
     ]
     facts = [shown(line) for line in lines if line is not None]
     expression = [shown(line) for line in found.expression.splitlines()]

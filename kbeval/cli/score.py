@@ -12,17 +12,21 @@ from kbeval.util.text import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from kbeval.metrics.model import AggregateMetrics
     from kbeval.scoring.aggregate import Scored
     from kbeval.scoring.incremental import Due
     from kbeval.scoring.options import ScoreOptions
+    from kbeval.scoring.shards import ShardWriter
 
 
 @click.command("score")
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--all", "all_runs", is_flag=True, help="score every run that changed since it was last scored")
 @click.option("--force", is_flag=True, help="with --all: also score runs that did not change")
+@click.option("--shard", metavar="I/N", help="with --all, of an archive: score only share I of N of the runs")
+@click.option("--merge", is_flag=True, help="store the numbers of all shards of an archive")
 @common.db_option
 @common.suite_option
 @common.golden_option
@@ -31,7 +35,7 @@ if TYPE_CHECKING:
     metavar="FIELD",
     multiple=True,
     callback=common.one_value,
-    help="also per slice: category, difficulty, lang, tags or group",
+    help="also per slice: a field of the golden file or of the rows, or several: category,lang",
 )
 @common.metric_options
 @common.how_options
@@ -49,10 +53,16 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
 
     --all scores runs that changed since they were scored: rows, labels, metric definitions, matching, chunks. A large
     history is scored and stored in steps; after an interruption, the next call continues where it stopped.
+
+    --shard spreads the runs of an archive over processes or machines: each scores its share into a file of its own, and
+    --merge then stores all of them, the same bytes as in one go.
     """
     from kbeval.scoring.aggregate import score_runs
     from kbeval.scoring.incremental import due_runs, rescore
+    from kbeval.scoring.shards import Shard, ShardWriter
 
+    if flags["merge"]:
+        return _merge(runs, all_runs=all_runs, **flags)
     if bool(runs) == all_runs:
         msg = "specify runs to score, or use --all" if not runs else "specify runs or use --all, not both"
         raise click.UsageError(msg, click.get_current_context())
@@ -60,16 +70,28 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
     if force and not all_runs:
         msg = "--force requires --all; runs given by name are always scored"
         raise click.UsageError(msg, click.get_current_context())
+    if flags["shard"] is not None and not (all_runs and by is None):
+        wrong = (
+            "--by prints slices, which are not stored: use it without --shard" if all_runs else "--shard requires --all"
+        )
+        raise click.UsageError(wrong, click.get_current_context())
     settings = common.Settings()
+    shard = None if flags["shard"] is None else Shard.parse(flags["shard"])
     database, golden = settings.db(), settings.golden()
     with common.Progress() as progress:
         options = settings.score_options(by=by, on_step=progress.step)
-        job = _Job(database, dry_run=dry_run, skip_bad=skip_bad, step=progress.step)
+        writer = None if shard is None else ShardWriter(database, shard)
+        job = _Job(database, dry_run=dry_run, skip_bad=skip_bad, step=progress.step, writer=writer)
         if all_runs:
             # Slices are not stored, so they are always computed.
-            due = due_runs(database, golden, options, force=force or options.by is not None)
+            due = due_runs(
+                *(database, golden, options),
+                force=force or options.by is not None,
+                within=None if shard is None else shard.holds,
+            )
             with job.reporting_progress(due):
                 scored = rescore(database, due, options, job.store_healthy, to_store=not dry_run)
+            job.finish(scored)
         else:
             due = None
             scored = score_runs(database, golden, runs, options, to_store=not dry_run)
@@ -81,11 +103,45 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
     return 2 if job.broken or scored.key_faults else 0
 
 
+def _merge(runs: tuple[str, ...], **flags: Any) -> int:  # noqa: ANN401  (click's options)
+    """Join the shards of an archive."""
+    from kbeval.scoring.shards import merge_shards
+
+    others = {"RUN": runs, "--all": flags["all_runs"], "--shard": flags["shard"], "--force": flags["force"]}
+    others |= {"--by": flags["by"], "--dry-run": flags["dry_run"]}
+    if given := [name for name, value in others.items() if value]:
+        msg = f"--merge stores what shards have scored; leave out {', '.join(given)}"
+        raise click.UsageError(msg, click.get_current_context())
+    database = common.Settings().db()
+    merged = merge_shards(database)
+    common.note(
+        f"stored the numbers of {counted(len(merged.stored), 'run')} of {counted(merged.shards, 'shard')} in {database}"
+    )
+    for what, run_ids in (
+        ("could not be scored, see what its shard said", merged.left_out),
+        ("changed since its shard scored it: score again", merged.changed),
+    ):
+        for run_id in run_ids:
+            common.note(f"kbeval: run {run_id} {what}")
+    return 2 if merged.left_out or merged.changed else 0
+
+
 class _Job:
     """Stores scored runs step by step, and remembers what was stored and what could not be."""
 
-    def __init__(self, database: str, *, dry_run: bool, skip_bad: bool, step: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        database: str,
+        *,
+        dry_run: bool,
+        skip_bad: bool,
+        step: Callable[[str], None],
+        writer: ShardWriter | None = None,
+    ) -> None:
+        """`writer`: where the numbers go instead, if only a shard is scored."""
         self._database = database
+        self._writer = writer
+        self._part: Path | None = None
         self._dry_run = dry_run
         self._skip_bad = skip_bad
         self._step = step
@@ -110,8 +166,16 @@ class _Job:
         healthy = [run.run_id for run in scored.runs if run.run_id not in self.broken]
         if healthy and not self._dry_run:
             self._step("storing")
-            store_scored(scored, db=self._database, runs=healthy)
+            if self._writer is not None:
+                self._writer.add(scored, healthy)
+            else:
+                store_scored(scored, db=self._database, runs=healthy)
             self.stored += len(healthy)
+
+    def finish(self, scored: Scored) -> None:
+        """Write the file of a shard, once all of its runs are scored."""
+        if self._writer is not None and not self._dry_run:
+            self._part = self._writer.write(sorted(self.broken | {fault.run_id for fault in scored.key_faults}))
 
     @contextlib.contextmanager
     def reporting_progress(self, due: Due) -> Iterator[None]:
@@ -119,7 +183,7 @@ class _Job:
         try:
             yield
         except BaseException:
-            if self.stored:
+            if self.stored and self._writer is None:
                 rest = len(due.reasons) - self.stored
                 common.note(
                     f"stopped after the numbers of {counted(self.stored, 'run')} were stored in {self._database};"
@@ -132,10 +196,17 @@ class _Job:
         from kbeval.errors import UsageError
         from kbeval.scoring.incremental import summary
 
-        if due is not None and not due.runs and not due.key_faults:
+        if self._part is not None:
+            common.note(
+                f"wrote the numbers of {counted(self.stored, 'run')} to {self._part};"
+                " once all shards are there, 'kbeval score --merge' stores them"
+            )
+        elif due is not None and not due.runs and not due.key_faults and self._writer is None:
             msg = "the database holds no runs yet, so there is nothing to score"
             raise UsageError(msg)
-        if self._dry_run and due is None:
+        if self._part is not None:
+            pass
+        elif self._dry_run and due is None:
             common.note("dry run: nothing was stored")
         elif self._dry_run and due is not None:
             some = len(due.reasons.keys() - self.broken)
@@ -153,6 +224,7 @@ class _Job:
 
 
 def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions) -> None:
+    from kbeval.metrics.row_scores import listed_scores
     from kbeval.render.scores import score_table
     from kbeval.storage.run_config import config_of, imported_from
 
@@ -169,6 +241,8 @@ def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions)
         for number in metric.numbers
         if metric.origin != "kbeval" or number.k in options.extra_ks
     ]
+    # So are the scores that came with the rows.
+    own += sorted({name for run in scored.runs for name in listed_scores(config_of(run))})
     systems = {imported_from(config_of(run)) for run in scored.runs if run.run_id in healthy}
     if rows:
         common.print_table(*score_table(rows, form, options.by, own, systems), form)

@@ -18,7 +18,7 @@ from kbeval.metrics.model import AggregateMetrics, Number
 from kbeval.metrics.names import ABSTENTION_RATES, Name, Names, ks_named, once_meant
 from kbeval.scoring.aggregate import score_runs
 from kbeval.storage.runs import find_baseline, find_run
-from kbeval.storage.source import one_snapshot, stored_rubrics, stored_runs
+from kbeval.storage.source import one_snapshot, scores_that_came, stored_rubrics, stored_runs
 from kbeval.util.limits import as_stored, as_written, limit_text, side, telling, telling_change
 from kbeval.util.text import counted, did_you_mean
 
@@ -182,7 +182,7 @@ def check_gates(
     """
     options = options or CompareOptions()
     scoring = replace(options.scoring, extra_ks=(*options.scoring.extra_ks, *ks_of(table)))
-    metrics = scoring.metrics(_rubrics_named(table, db))
+    metrics = scoring.metrics(_rubrics_named(table, db), scores_that_came(db, _named(table)))
     gates = make_gates(table, metrics)
     if not gates:
         msg = "there are no gates: give --min METRIC=VALUE, --max, …, or [gates] in kbeval.toml"
@@ -212,8 +212,13 @@ def check_gates(
 
 def _rubrics_named(table: Mapping[str, Any], db: str | os.PathLike[str]) -> list[str]:
     """The rubrics that runs were judged by, if a gate may be about one."""
+    return stored_rubrics(db) if any(name.startswith(JUDGE) for name in _named(table)) else []
+
+
+def _named(table: Mapping[str, Any]) -> list[str]:
+    """The names of numbers in a table of gates."""
     kinds = ("min", "max", "max_drop", "min_scored")
-    return stored_rubrics(db) if any(name.startswith(JUDGE) for kind in kinds for name in table.get(kind, {})) else []
+    return [str(name) for kind in kinds if isinstance(table.get(kind), Mapping) for name in table[kind]]
 
 
 def _alone(
@@ -312,7 +317,7 @@ def _scored(aggregate: AggregateMetrics, metric: str) -> int:
 
 def _value(aggregate: AggregateMetrics, name: str) -> Value:
     """A number as stored, and exactly. One that was scored on no query is None, whatever is shown instead."""
-    if name not in ABSTENTION_RATES and not _scored(aggregate, Name.parse(name).metric):
+    if name not in ABSTENTION_RATES and not aggregate.counts(name).get("scored"):
         return None, None
     value = aggregate.value(name)
     return value, None if value is None else aggregate.exact_value(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -85,10 +86,11 @@ class Comparison:
         for name in _ordered(a, b):
             metric, _, k = name.partition(".")
             value = difference(a.get(name), b.get(name))
-            if k:
+            # In the shape of the aggregates, where a score that came with the rows has a dot in its name.
+            if k and not any(name in one.extra for one in (self.aggregate_a, self.aggregate_b)):
                 found.setdefault(metric, {})[k] = value
             else:
-                found[metric] = value
+                found[name] = value
         return found
 
     def rows(self) -> list[Delta]:
@@ -196,6 +198,10 @@ class CompareReport:
     def to_json(self) -> str:
         """The same runs always give the same text."""
         return json_text(self.to_dict())
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, then every number."""
+        return f"<p>{html.escape(self.verdict.answer)}</p>{self.deltas_frame()._repr_html_()}"
 
     def per_query_frame(self) -> pl.DataFrame:
         """One row per query, as a Polars frame."""

@@ -30,6 +30,7 @@ from kbeval.scoring.depths import stored_depths
 from kbeval.scoring.matching_warnings import whose_chunks
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.scorer import Scoring, StoredScoring, open_scoring
+from kbeval.scoring.slices import NONE, golden_slices, name_of, slice_fields
 from kbeval.storage.run_config import (
     Difference,
     changed_parts,
@@ -296,7 +297,8 @@ class _Compare:
     def _pairs(self, scoring: Scoring) -> tuple[list[str], dict[str, Pairs]]:
         """The values of the queries that count in both runs, metric by metric, in the order of the query ids."""
         columns = _tested_columns(scoring, self.options.only)
-        values = ", ".join(f'a."{name}", b."{name}"' for name, _ in columns)
+        quoted = [scoring.session.quoted(name) for name, _ in columns]
+        values = ", ".join(f"a.{name}, b.{name}" for name in quoted)
         scoring.session.need("tested_queries")
         found = scoring.session.execute(
             f"SELECT t.query_id, t.cluster_no, {values} FROM tested_queries AS t"
@@ -342,13 +344,11 @@ class _Compare:
         if scoring.options.by is None:
             return
         members: dict[str, set[str]] = {}
-        for query_id, name in scoring.session.rows(
-            "SELECT p.query_id, COALESCE(s.slice, '(none)')"
-            " FROM (SELECT query_id FROM pairs UNION SELECT query_id FROM tested_queries) AS p"
-            " LEFT JOIN query_slices AS s ON s.query_id = p.query_id AND s.field = $1",
-            [scoring.options.by],
-        ):
-            members.setdefault(name, set()).add(query_id)
+        slices = golden_slices(scoring.golden, scoring.options.by)
+        none = name_of([NONE] * len(slice_fields(scoring.options.by)))
+        for (query_id,) in scoring.session.rows("SELECT query_id FROM pairs UNION SELECT query_id FROM tested_queries"):
+            for name in slices.get(query_id, [none]):
+                members.setdefault(name, set()).add(query_id)
         for name, inside in sorted(members.items()):
             aggregates = {run_id: found[name] for run_id, found in scored.slices.items() if name in found}
             chosen = np.array([query_id in inside for query_id in query_ids], dtype=bool)

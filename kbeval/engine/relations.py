@@ -16,7 +16,10 @@ from pathlib import Path
 LAYERS = ("stored", "labels", "places", "matching", "systems", "grains", "totals")
 FOLDERS = (*LAYERS, "compare", "kept", "pool", "checks", "views", "former")
 # Templates that are filled in from the existing metrics, so they are not relations themselves.
-COMPOSED = ("query_scores", "scores", "run_totals", "slice_totals", "applicable", "rubric_score", "compare_macro")
+COMPOSED = (
+    *("query_scores", "scores", "summable_scores", "sliced_scores", "run_totals", "percentiles", "applicable"),
+    *("asked_slices", "rubric_score", "row_score", "compare_macro"),
+)
 _REFERENCE = re.compile(r"\b(?:FROM|JOIN)\s+([a-z_]+)", re.IGNORECASE)
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import duckdb
 
 from kbeval.engine.memory import DEFAULT_MEMORY_LIMIT, largest_row, most_threads
-from kbeval.engine.quoting import verbatim
+from kbeval.engine.quoting import quoted, verbatim
 from kbeval.engine.relations import Relation, called_macros, macros, relations
 from kbeval.engine.spill import SpillFolder
 from kbeval.errors import WANT_OF_MEMORY, KbevalError, NotEnoughMemoryError, UsageError
@@ -58,6 +58,15 @@ class Copied:
     needs_results: bool = False
 
 
+@dataclass(frozen=True)
+class Added:
+    """A column that a relation has only in sessions that ask for it: from another relation, matched by these keys."""
+
+    column: str
+    source: str
+    keys: tuple[str, ...]
+
+
 class Session:
     """Builds relations in order and runs queries over them."""
 
@@ -81,6 +90,7 @@ class Session:
         self._loaders: dict[str, Loader] = {}
         self._choices: dict[str, Choice] = {}
         self._copies: dict[str, Copied] = {}
+        self._additions: dict[str, Added] = {}
         self._on_step = on_step
         self._built: set[str] = set()
         self._variants: dict[str, str] = {}
@@ -158,6 +168,14 @@ class Session:
         """Register which relations are in files, entirely or in part."""
         self._copies.update(copies)
 
+    def add_columns(self, columns: Mapping[str, Added]) -> None:
+        """Register columns that relations get when they are built; those that are built already stay as they are."""
+        self._additions.update(columns)
+
+    def added_to(self, name: str) -> Added | None:
+        """The column that a relation gets in addition."""
+        return self._additions.get(name)
+
     def fresh_name(self, name: str) -> str:
         """The relation with those rows of another that are in no file."""
         return f"fresh_{name}" if name in self._copies else name
@@ -184,6 +202,8 @@ class Session:
         if copy is None or copy.fresh:
             known = self._loaders.keys() | relations().keys()
             self.need(*sorted(relation.reads & known))
+            if (added := self._additions.get(relation.name)) is not None:
+                self.need(added.source)
             self._step(f"building {relation.name.replace('_', ' ')}")
             self._build(self.fresh_name(relation.name), relation.kind, self._fresh_sql(relation))
         if copy is not None:
@@ -195,6 +215,12 @@ class Session:
     def _fresh_sql(self, relation: Relation) -> str:
         """The relation's SELECT over fresh rows only, if some of what it reads is in files."""
         copy = self._copies.get(relation.name)
+        if (added := self._additions.get(relation.name)) is not None:
+            on = " AND ".join(f"more.{key} = made.{key}" for key in added.keys)
+            return (
+                f"SELECT made.*, more.{added.column} FROM (\n{relation.sql}\n) AS made"
+                f" LEFT JOIN {added.source} AS more ON {on}"
+            )
         if copy is None:
             return relation.sql
         copied = sorted(name for name in relation.reads & self._copies.keys() if self._copies[name].group == copy.group)
@@ -306,6 +332,11 @@ class Session:
         self.define_macros(sql)
         frame: pl.DataFrame = self.waiting(lambda: self.connection.sql(sql, params=parameters).pl())
         return frame
+
+    @staticmethod
+    def quoted(name: str) -> str:
+        """A name as this engine's SQL quotes it."""
+        return quoted(name)
 
     def close(self) -> None:
         """Discard everything and remove what was spilled to disk."""

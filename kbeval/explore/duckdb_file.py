@@ -26,7 +26,9 @@ from kbeval.scoring.run_tables import compare_macro
 from kbeval.util.files import check_target, whole_database
 
 # Steps on the way that hold stored rows once more, or pieces that are of no use by themselves.
-_LEFT_OUT = frozenset(("parsed", "parsed_hits", "anchor_rows", "span_pieces", "span_sets", "shared_text"))
+_LEFT_OUT = frozenset(
+    ("parsed", "parsed_hits", "anchor_rows", "fields", "hit_fields", "field_names", "span_pieces", "span_sets")
+) | {"shared_text"}
 # Views in the session that are worth their space as tables: what people look at first.
 _ALWAYS_TABLES = frozenset(("scores", "hits", "results"))
 

@@ -15,7 +15,9 @@ from kbeval.explore.filling import conjuncts, filled_in
 from kbeval.explore.inspect import no_row
 from kbeval.explore.steps import Step, Steps
 from kbeval.metrics.names import Name, Names
+from kbeval.metrics.row_scores import file_of
 from kbeval.scoring.aggregate import numbers_of, run_totals
+from kbeval.util.numbers import plain
 
 if TYPE_CHECKING:
     from kbeval.metrics.catalogue import Metric
@@ -127,7 +129,7 @@ def explain_number(scoring: Scoring, text: str, query_id: str) -> Explanation:
         query_id=query_id,
         name=numbers[0].long if len(numbers) == 1 else metric.name,
         metric=metric,
-        metric_file=f"sql/metrics/{metric.name}.sql" if metric.origin == "kbeval" else metric.origin,
+        metric_file=file_of(metric) if metric.origin == "kbeval" else metric.origin,
         notes=tuple(_notes(scoring, result_no, query_id)),
         steps=tuple(steps.behind(metric, expression, stored_row)),
         condition=tuple(condition),
@@ -202,7 +204,7 @@ def _total(scoring: Scoring, metric: Metric, column: Name, numbers: Sequence[Nam
         n_queries=scored + skipped,
         n_scored=scored,
         n_not_applicable=skipped,
-        made_of=tuple(map(_plain, made_of if scored else ())),
+        made_of=_texts(metric, made_of if scored else ()),
         arithmetic=_arithmetic(metric, made_of, scored, [exact.get(number.long) for number in numbers]),
         numbers=now,
         stored={number.long: _stored(stored, number) for number in numbers} if stored else {},
@@ -210,7 +212,7 @@ def _total(scoring: Scoring, metric: Metric, column: Name, numbers: Sequence[Nam
 
 
 def _stored(stored: Mapping[str, Any], number: Name) -> Any:  # noqa: ANN401  (whatever is stored)
-    found = stored.get(number.metric)
+    found = stored.get(number.long, stored.get(number.metric))
     return found.get(number.part or str(number.k)) if isinstance(found, dict) else found
 
 
@@ -222,12 +224,20 @@ def _arithmetic(metric: Metric, made_of: Sequence[Any], scored: int, exact: Sequ
     if metric.aggregation == "count":
         return f"{made_of[0]:,} of {scored:,} values are not 0"
     if metric.aggregation == "sum":
-        return f"the sum of {scored:,} values is {_plain(made_of[0])}"
+        return f"the sum of {scored:,} values is {_texts(metric, made_of)[0]}"
     if metric.aggregation == "percentiles":
-        p50, p95, total = map(_plain, made_of)
+        p50, p95, total = _texts(metric, made_of)
         return f"of {scored:,} values the median is {p50}, the 95th percentile {p95}, and the sum {total}"
     mean = "" if exact[0] is None else f" = {repr(float(exact[0])).removesuffix('.0')}"
-    return f"{_plain(made_of[0])} / {scored:,}{mean}"
+    return f"{_texts(metric, made_of)[0]} / {scored:,}{mean}"
+
+
+def _texts(metric: Metric, made_of: Sequence[Any]) -> tuple[str, ...]:
+    """What a number is made of, as text: a count, or percentiles and a sum."""
+    if metric.aggregation == "count" or not made_of:
+        return tuple(map(_plain, made_of))
+    *quantiles, total = made_of
+    return (*(_plain(float(value)) for value in quantiles), _plain(plain(total)))
 
 
 def _plain(value: Any) -> str:  # noqa: ANN401  (a number of the engine)

@@ -19,11 +19,12 @@ import duckdb
 
 from kbeval.engine.guard import Statement, query_error, read_statements
 from kbeval.engine.memory import limiting
-from kbeval.engine.session import Session
+from kbeval.engine.session import Added, Session
 from kbeval.errors import WANT_OF_MEMORY, NotEnoughMemoryError, UsageError
 from kbeval.explore.compare_table import Comparisons
 from kbeval.explore.tables import COMPARE, FORMER, Table, read_by, tables
 from kbeval.golden import Golden, load_golden
+from kbeval.scoring.fields import named_fields
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.scorer import Scoring, StoredScoring, open_scoring
 from kbeval.scoring.variants import VARIED
@@ -92,6 +93,8 @@ class Explorer:
         self._told_matching = False
         # Relations that must not be made by a shortcut, because a question is about what that leaves out.
         self._whole: set[str] = set()
+        # Columns that relations have because a question names them.
+        self._additions: dict[str, Added] = {}
         self._warnings: dict[str, None] = {}
 
     # The session and its snapshot are created when they are first needed, and again when they are out of date.
@@ -116,6 +119,7 @@ class Explorer:
             self._open = self._stack.enter_context(opening)
             prepare(self._open)
             make_whole(self._open.session, self._whole)
+            self._open.session.add_columns(self._additions)
             self._warnings.update(dict.fromkeys(left_out(self._open)))
         return self._open
 
@@ -212,6 +216,18 @@ class Explorer:
         else:
             make_whole(session, whole)
 
+    def _take_fields(self, statement: Statement) -> None:
+        """Give relations the own fields that a question names, which few questions do."""
+        asked = named_fields([statement.sql])
+        new = {relation: added for relation, added in asked.items() if self.session.added_to(relation) is None}
+        if not new:
+            return
+        self._additions |= new
+        if new.keys() & self.session.built:
+            self.forget()
+        else:
+            self.session.add_columns(new)
+
     def make(self, *names: str) -> None:
         """Make relations, unless they are there."""
         self._take_whole(names)
@@ -231,6 +247,7 @@ class Explorer:
         """A session in which the statement can be run, and nothing can be changed."""
         if statement.compares:
             self._read_labels()
+        self._take_fields(statement)
         self.make(*sorted(statement.reads))
         session = self.session
         with self.scoring.source.sharing():

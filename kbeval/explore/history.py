@@ -140,6 +140,10 @@ class History:
             ],
         }
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: every number."""
+        return self.frame()._repr_html_()
+
     def frame(self) -> pl.DataFrame:
         """One row per run and metric, as a Polars frame."""
         import polars as pl

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kbeval.metrics.catalogue import HIGHER, NEITHER, Metric
 from kbeval.metrics.model import AggregateMetrics, Number, plain_number
 from kbeval.metrics.names import ABSTENTION_RATES, Name, Names, short_name
+from kbeval.metrics.row_scores import direction_of
 from kbeval.util.numbers import LARGEST
 
 
@@ -57,7 +58,8 @@ def _measured(name: Name, metrics: Sequence[Metric]) -> Measured:
         return Measured(name.long, higher_is_better=False, by_chunk_id=True)
     metric = next((one for one in metrics if one.name == name.metric), None)
     if metric is None:
-        return Measured(name.long)
+        better = direction_of(name.long)
+        return Measured(name.long, higher_is_better=None if better == NEITHER else better == HIGHER)
     return Measured(
         name.long,
         higher_is_better=None if metric.better == NEITHER else metric.better == HIGHER,

@@ -37,6 +37,7 @@ STRUCTURE = json.dumps(
         "expected_chunk_ids": ["VARCHAR"],
         "expected_doc_ids": ["VARCHAR"],
         "expected_spans": ["JSON"],
+        "relevance": "MAP(VARCHAR, DOUBLE)",
         "gold_supports": [{"rel_path": "VARCHAR", "heading_path": "JSON", "snippets": ["VARCHAR"]}],
         "required_support_groups": [["BIGINT"]],
         "gold_claim_substr": ["VARCHAR"],
@@ -61,6 +62,8 @@ class Golden:
     warnings: Sequence[str] = ()
     lines: Mapping[str, int] = field(default_factory=dict)
     group_faults: Sequence[str] = ()
+    # Fields that kbeval does not know, by query. They can be sliced by, and change nothing else.
+    own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @functools.cached_property
     def hash(self) -> str:
@@ -150,4 +153,5 @@ def load_golden(path: str | os.PathLike[str], *, groups_must_agree: bool = True)
         checked.warnings,
         checked.lines,
         [text for _, text in disagreeing],
+        checked.own,
     )

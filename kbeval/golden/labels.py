@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from kbeval.golden import scalars, spans
 from kbeval.golden.reading import Entry
 from kbeval.golden.scalars import Value, WrongError
+from kbeval.util.numbers import MAX_GRADE
 from kbeval.util.text import did_you_mean
 
 SPELLINGS = {"qid": "id", "question": "query", "gold_citations": "expected_chunk_ids"}
@@ -27,10 +28,14 @@ def _grades(value: Value) -> dict[str, float]:
         msg = "must map chunk ids to grades"
         raise WrongError(msg)
     try:
-        return {scalars.text(chunk): scalars.number(grade) for chunk, grade in value.items()}
+        grades = {scalars.text(chunk): scalars.number(grade) for chunk, grade in value.items()}
     except WrongError as error:
         msg = f"must map chunk ids to grades; one {error}"
         raise WrongError(msg) from None
+    if wrong := next((chunk for chunk, grade in grades.items() if not 0 <= grade <= MAX_GRADE), None):
+        msg = f"must map chunk ids to grades from 0 (judged, not relevant) to {MAX_GRADE:,}; {wrong!r} has another one"
+        raise WrongError(msg)
+    return grades
 
 
 def _heading(value: Value) -> str | list[str]:
@@ -115,6 +120,8 @@ class Checked:
     lines: dict[str, int] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    # Unknown fields, by id.
+    own: dict[str, dict[str, Value]] = field(default_factory=dict)
 
 
 def check_entries(entries: Sequence[Entry]) -> Checked:
@@ -142,24 +149,31 @@ def _hint(name: str) -> str:
 def _check_entry(number: int, entry: Entry, checked: Checked, unknown: dict[str, list[int]]) -> None:
     texts = [entry.fault] if entry.fault is not None else []
     values: dict[str, Value] = {}
+    own: dict[str, Value] = {}
     if entry.fault is None:
-        texts = _read_fields(entry, values, unknown)
+        texts = _read_fields(entry, values, unknown, own)
         if "required_support_groups" in values:
             texts += _group_numbers(values)
+        if "relevance" in values:
+            texts += _expect_relevant(values)
         if "id" in values:
             if values["id"] in checked.lines:
                 texts.append(f"duplicate id {values['id']!r}, first used at line {checked.lines[values['id']]}")
             else:
                 checked.lines[values["id"]] = entry.line
                 checked.entries.append(values)
+                if own:
+                    checked.own[values["id"]] = own
     if texts:
         name = next((entry.fields[name] for name in _IDS if entry.fields.get(name) is not None), None)
         label = f"entry {number} ({name!s})" if isinstance(name, str) and name else f"entry {number}"
         checked.faults += [(entry.line, f"line {entry.line}, {label}: {text}") for text in texts]
 
 
-def _read_fields(entry: Entry, values: dict[str, Value], unknown: dict[str, list[int]]) -> list[str]:
-    """Store the fields under their normalized names in `values`; returns what is wrong."""
+def _read_fields(
+    entry: Entry, values: dict[str, Value], unknown: dict[str, list[int]], own: dict[str, Value]
+) -> list[str]:
+    """Store the fields under their normalized names in `values`, unknown ones in `own`; returns what is wrong."""
     faults: list[str] = []
     given: dict[str, str] = {}
     spellings = SPELLINGS if _has_id(entry.fields) else {**SPELLINGS, OTHER_ID: "id"}
@@ -167,6 +181,7 @@ def _read_fields(entry: Entry, values: dict[str, Value], unknown: dict[str, list
         known = spellings.get(spelling, spelling)
         if known not in FIELDS:
             unknown.setdefault(spelling, []).append(entry.line)
+            own[spelling] = value
         elif known in given:
             faults.append(f"{given[known]!r} and {spelling!r} mean the same; keep one")
         elif value is not None:
@@ -187,6 +202,17 @@ def _read_fields(entry: Entry, values: dict[str, Value], unknown: dict[str, list
         if required not in given
     ]
     return faults
+
+
+def _expect_relevant(values: dict[str, Value]) -> list[str]:
+    """Without expected_chunk_ids, the chunks with a grade above 0 are expected; returns what contradicts itself."""
+    grades = values["relevance"]
+    if "expected_chunk_ids" not in values:
+        if relevant := [chunk for chunk, grade in grades.items() if grade > 0]:
+            values["expected_chunk_ids"] = relevant
+        return []
+    wrong = [chunk for chunk in dict.fromkeys(values["expected_chunk_ids"]) if grades.get(chunk) == 0]
+    return [f"relevance gives {chunk!r} the grade 0 (not relevant), but it is expected" for chunk in wrong]
 
 
 def _has_id(fields: Mapping[str, Value]) -> bool:

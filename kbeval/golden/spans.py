@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from kbeval.golden.reading import Plain
 from kbeval.golden.scalars import Value, WrongError, is_blank, number, text
 from kbeval.util.text import did_you_mean
 
@@ -65,6 +66,15 @@ def spans(value: Value) -> list[dict[str, Value]]:
     if faults := [f"span {place}: {fault}" for place, span in enumerate(checked, start=1) for fault in span.faults]:
         raise WrongError(*faults)
     return [span.values for span in checked]
+
+
+def position_faults(span: Mapping[str, Value]) -> list[str]:
+    """What is wrong with the kind and the numbers of a span whose document is known from elsewhere."""
+    # Numbers of a golden file arrive as they are written.
+    numbers = {
+        name: Plain(value) for name, value in span.items() if isinstance(value, int | float) and type(value) is not bool
+    }
+    return _Checked({**span, **numbers, "doc_id": "-"}).faults
 
 
 def unread_names(value: Value) -> Iterator[str]:

@@ -117,8 +117,10 @@ class Journal:
             self._settle()
         database, self._database = self._database, None
         if database is not None:
-            if self._keeps_file and error is None:
+            if self._keeps_file:
+                # Deletes the file, unless another process is writing right now: then it stays, empty.
                 with contextlib.suppress(DatabaseError):
+                    database.wait_at_most(1_000)
                     database.execute("PRAGMA journal_mode = DELETE")
             database.__exit__(kind, error, trace)
 

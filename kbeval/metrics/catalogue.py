@@ -17,30 +17,34 @@ from kbeval.engine import relations
 from kbeval.errors import MetricError, UsageError
 from kbeval.metrics import former
 from kbeval.metrics.names import ALIASES, Name
-from kbeval.util.numbers import FIXED_POINT, LARGEST
+from kbeval.util.numbers import LARGEST, SUMS
 from kbeval.util.text import did_you_mean
 
 DEFAULT_KS = (1, 3, 5, 10)
 PER_QUERY = "per_query"
+PER_ROW_SCORE = "per_row_score"
 GRAINS = {
     "per_hit": "one row per hit",
     "per_expected_hit": "one row per hit that some label expects",
     PER_QUERY: "one row per query",
     "per_judgement": "one row per judgement of an answer",
+    PER_ROW_SCORE: "one row per score that came with a row",
+    "per_label": "one row per judged chunk, found or not",
+    "per_piece": "one row per piece of text that a label or a hit holds",
 }
 JUDGE = "judge_"
 # Their scores have metric files of their own.
 SHIPPED_RUBRICS = ("groundedness", "correctness")
-_SUM = f"SUM(TRY_CAST({{}} AS {FIXED_POINT}))"
-# How the per-query values of a metric become the number of a run, as SQL aggregates.
+# How the per-query values of a metric become the number of a run, as SQL aggregates. Percentiles have their own file.
 AGGREGATIONS = {
-    "mean": (_SUM,),
-    "count": ("COUNT(CASE WHEN {} <> 0 THEN 1 END)",),
-    "sum": (_SUM,),
-    "percentiles": ("QUANTILE_CONT({}, 0.5)", "QUANTILE_CONT({}, 0.95)", _SUM),
+    "mean": SUMS,
+    "count": ("COUNT(CASE WHEN {value} <> 0 THEN 1 END)",),
+    "sum": SUMS,
+    "percentiles": SUMS,
 }
 # How many queries have a value.
-SCORED = f"COUNT(TRY_CAST({{}} AS {FIXED_POINT}))"
+SCORED = "COUNT({value})"
+PERCENTS = (50, 95)
 PERCENTILES = ("p50", "p95", "total")
 SYSTEMS = ("anchors", "grounded")
 # In which direction a metric improves. With `neither` it is shown and tested, but decides nothing.
@@ -89,7 +93,8 @@ class Metric:
     @property
     def columns(self) -> tuple[Name, ...]:
         """Its values for one query: one, or one for each k."""
-        return tuple(Name(self.name, k) for k in self.ks) if self.ks else (Name(self.name),)
+        # The name of a score that came with the rows has a dot.
+        return tuple(Name(self.name, k) for k in self.ks) if self.ks else (Name.parse(self.name),)
 
     @property
     def numbers(self) -> tuple[Name, ...]:
@@ -280,9 +285,13 @@ def catalogue(
     configured: Sequence[Metric] = (),
     extra_ks: Sequence[int] = (),
     rubrics: Sequence[str] = (),
+    came_along: Sequence[Metric] = (),
 ) -> list[Metric]:
-    """The shipped and the user-defined metrics, sorted by name; names must be unique."""
-    metrics = [*shipped_metrics(), *rubric_metrics(rubrics)]
+    """The shipped and the user-defined metrics, sorted by name; names must be unique.
+
+    `came_along`: those of scores that came with the rows, whose names have a dot.
+    """
+    metrics = [*shipped_metrics(), *rubric_metrics(rubrics), *came_along]
     for own in (*configured, *(metric for folder in folders for metric in metrics_in_folder(folder))):
         if any(own.name == metric.name for metric in metrics):
             msg = f"{own.origin}: there is already a metric {own.name!r}; choose another name"

@@ -38,7 +38,7 @@ def _constants() -> list[Any]:
     return [
         catalogue.AGGREGATIONS,
         catalogue.SCORED,
-        [numbers.SCALE, numbers.FIXED_POINT, numbers.LARGEST, numbers.DECIMALS, numbers.TIE],
+        [numbers.SCALE, numbers.SUMMABLE, numbers.WHOLE, numbers.LARGEST, numbers.DECIMALS, numbers.TIE],
         numbers.OVERLAP_TOLERANCE,
     ]
 

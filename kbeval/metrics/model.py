@@ -98,7 +98,9 @@ class AggregateMetrics:
             found = self.abstention.get(parsed.part or "")
         else:
             found = getattr(self, parsed.metric) if parsed.metric in CONTRACT else self.extra.get(parsed.metric)
-            if isinstance(found, dict):
+            if name in self.extra:
+                found = self.extra[name]
+            elif isinstance(found, dict):
                 found = found.get(parsed.part if parsed.k is None else parsed.k)
             elif parsed != Name(parsed.metric):
                 found = None
@@ -133,7 +135,10 @@ class AggregateMetrics:
     def counts(self, name: str) -> Mapping[str, Any]:
         """On how many queries a number, given by its printed name, was scored, and to how many it does not apply."""
         metrics = self.ledger.get("metrics")
-        found: Mapping[str, Any] = metrics.get(name.partition(".")[0], {}) if isinstance(metrics, dict) else {}
+        if not isinstance(metrics, dict):
+            return {}
+        # The name of a score that came with the rows has a dot.
+        found: Mapping[str, Any] = metrics.get(name) or metrics.get(name.partition(".")[0], {})
         return found
 
     def _is_of_nothing(self, name: str, value: Any) -> bool:  # noqa: ANN401  (whatever is stored)

@@ -43,6 +43,28 @@ SHORT_NAMES = {
 # Also the names in `kbeval grounded`; accepted everywhere, but not printed elsewhere.
 ALIASES = {**SHORT_NAMES, "under_refusal": "under_refusal_rate", "over_refusal": "over_refusal_rate"}
 _SHORT_OF = {long: short for short, long in SHORT_NAMES.items()}
+# Metrics as papers and other tools write them: `nDCG@10`, `RBP(p=0.8)`. They are accepted wherever no metric has the
+# name itself. `@k` follows where the metric has a k; without it, in `evaluate`, the whole ranking counts.
+CLASSICS = {
+    "ndcg_at_k": "nDCG",
+    "map_at_k": "AP",
+    "rr_at_k": "RR",
+    "precision_at_k_chunk": "P",
+    "recall_at_k_chunk": "R",
+    "hit_at_k": "Success",
+    "judged_at_k": "Judged",
+    "unjudged_at_k": "Unjudged",
+    "r_precision": "Rprec",
+    "bpref": "Bpref",
+    "rbp": "RBP(p=0.8)",
+}
+_CLASSIC_HEADS = {
+    **{written.partition("(")[0].lower(): metric for metric, written in CLASSICS.items()},
+    **{metric.removesuffix("_at_k"): metric for metric in CLASSICS},
+    "precision": "precision_at_k_chunk",
+    "recall": "recall_at_k_chunk",
+    "hit": "hit_at_k",
+}
 # The section of an aggregate that is not a metric, and its numbers that can have thresholds: lower is better for both.
 ABSTENTION = "abstention"
 ABSTENTION_RATES = ("abstention.unsupported_rate", "abstention.over_cautious_rate")
@@ -68,6 +90,33 @@ class Name:
             return cls(metric)
         # `05` is not a k: it would be printed as `5`.
         return cls(metric, k=int(last)) if is_k(last) and str(int(last)) == last else cls(metric, part=last)
+
+    @classmethod
+    def parse_classic(cls, text: str) -> Name | None:
+        """Parse a name as papers write it: `nDCG@10`, `AP`, `RBP(p=0.8)`; None if it is not one of CLASSICS.
+
+        Without `@k` a metric that has a k is meant for the whole ranking, and k is None. Case does not matter.
+        """
+        found = re.fullmatch(r"\s*([A-Za-z_]+)(?:\(([^()]*)\))?(?:@([0-9]{1,9}))?\s*", text)
+        if found is None:
+            return None
+        head, parameters, last = found.groups()
+        metric, k = _CLASSIC_HEADS.get(head.lower()), int(last) if last else None
+        if metric is None or k == 0 or (k is not None and not metric.endswith(_AT_K) and _AT_K not in metric):
+            return None
+        written = CLASSICS[metric].partition("(")[2].rstrip(")")
+        if parameters is not None and parameters.replace(" ", "") != written:
+            only = f"it is computed as {CLASSICS[metric]}" if written else "it takes no parameters"
+            msg = f"{cut(text.strip(), 60)!r} is not computed: {only}"
+            raise UsageError(msg)
+        return cls(metric, k)
+
+    @property
+    def classic(self) -> str:
+        """The name as papers write it; the long name if there is none."""
+        if self.metric not in CLASSICS or self.part is not None:
+            return self.long
+        return CLASSICS[self.metric] if self.k is None else f"{CLASSICS[self.metric]}@{self.k}"
 
     @property
     def long(self) -> str:
@@ -137,7 +186,7 @@ class Names:
 
     def metric(self, text: str) -> Metric:
         """The metric of a name; a k in the name is ignored."""
-        found = self._metrics.get(self._head(text)[0])
+        found = self._metrics.get(text.strip()) or self._metrics.get(self._head(text)[0])
         if found is None:
             raise self._unknown(text)
         return found
@@ -157,6 +206,9 @@ class Names:
         head, last = self._head(text)
         stored, metric = self._stored.get(head, []), self._metrics.get(head)
         named = Name.parse(head if last is None else f"{head}.{last}")
+        if last is not None and named.long in self._metrics:
+            # A score that came with the rows has a dot in its name.
+            return [named]
         if named in stored or named.long in ABSTENTION_RATES:
             return [named]
         if metric is None:
@@ -172,6 +224,8 @@ class Names:
     def _head(self, text: str) -> tuple[str, str | None]:
         """The full name of the metric that a name begins with, and the rest of the name, if any."""
         written = text.strip()
+        if (classic := self._classic(written)) is not None:
+            return classic.metric, None if classic.k is None else str(classic.k)
         head, sign, last = re.fullmatch(r"([^.@]*)([.@]?)(.*)", written, re.DOTALL).groups()  # type: ignore[union-attr]
         if not self._is_metric(head):
             head = head.lower()
@@ -179,6 +233,15 @@ class Names:
         candidates = (ALIASES.get(head, head), head, at_k) if sign != "@" else (ALIASES.get(head, at_k), head)
         found = next(filter(self._is_metric, candidates), head)
         return found, last if sign else None
+
+    def _classic(self, written: str) -> Name | None:
+        """The number that is meant if the name is that of a classic, and of nothing else."""
+        head = re.split(r"[.@(]", written, maxsplit=1)[0]
+        found = Name.parse_classic(written)
+        if found is None or not self._is_metric(found.metric):
+            return None
+        others = {head, head.lower()} & {*self._metrics, *self._stored, *ALIASES}
+        return None if others - {found.metric} else found
 
     def _not_at(self, metric: Metric, named: Name) -> UsageError:
         """The error for a metric that exists, but not at this k or without this part."""

@@ -18,6 +18,8 @@ HEADLINES = {
         "hit_at_k.5",
         "hit_at_k.10",
         "mrr",
+        # Only where labels have grades.
+        "ndcg_at_k.10",
         "recall_at_k_doc.5",
         "precision_at_k_chunk.5",
         "citation_coverage",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kbeval.engine.relations import compose
 from kbeval.errors import BadRowsError, UsageError
 from kbeval.golden import Golden
-from kbeval.metrics.catalogue import AGGREGATIONS, PERCENTILES, SCORED, Metric
+from kbeval.metrics.catalogue import AGGREGATIONS, PERCENTILES, PERCENTS, SCORED, Metric
 from kbeval.metrics.model import CONTRACT, AggregateMetrics, Number
 from kbeval.metrics.names import Name
 from kbeval.scoring.ledger import exact_rates, run_abstention, run_ledgers
@@ -20,11 +20,12 @@ from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.provenance import LabelVersions, judges, of_places, of_run, provenance
 from kbeval.scoring.run_warnings import Totals, run_warnings
 from kbeval.scoring.scorer import Scoring, open_scoring
+from kbeval.scoring.slices import load_slices, without_ignored
 from kbeval.storage.kept import ChunkSpans, Kept, spans_to_keep
 from kbeval.storage.row_marks import RowMarks, marks_to_keep
 from kbeval.storage.run_config import chunker_version, config_of, imported_from, own_k
 from kbeval.storage.runs import KeyFault, Run
-from kbeval.util.numbers import LARGEST, exact_mean, rounded, rounded_mean
+from kbeval.util.numbers import SUMMABLE, WHOLE, between, exact_mean, rounded, rounded_mean, units
 from kbeval.util.text import counted, cut
 
 if TYPE_CHECKING:
@@ -66,6 +67,10 @@ class Scored:
         if not self.bad_rows:
             return []
         return [f"{counted(len(self.bad_rows), 'unreadable row')} counted as failed, first {self.bad_rows[0]}"]
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: every number."""
+        return self.frame()._repr_html_()
 
     def frame(self) -> pl.DataFrame:
         """One row per number: run_id, slice, metric, k, value (null: scored on no query), scored, not_applicable."""
@@ -175,7 +180,7 @@ def aggregate_runs(scoring: Scoring) -> Scored:
         scoring.runs,
         bad_rows=bad_rows(scoring),
         key_faults=scoring.key_faults,
-        warnings=list(scoring.golden.warnings),
+        warnings=without_ignored(scoring.golden.warnings, scoring.options.by),
     )
     for run in scoring.runs:
         aggregate = _aggregate(scoring, totals.get(run.run_id, {}), run)
@@ -195,6 +200,7 @@ def aggregate_runs(scoring: Scoring) -> Scored:
         scored.aggregates[run.run_id] = aggregate
     if scoring.options.by is not None:
         runs = {run.run_id: run for run in scoring.runs}
+        load_slices(scoring, scoring.options.by)
         for run_id, slice_name, found in run_totals(scoring, scoring.options.by):
             scored.slices.setdefault(run_id, {})[slice_name] = _aggregate(scoring, found, runs[run_id])
     scored.warnings.extend(run_warnings(scoring, scored, totals))
@@ -213,22 +219,49 @@ def judges_of(scoring: Scoring) -> dict[str, dict[str, Any]]:
 
 
 def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, str, Totals]]:
-    """What each run's numbers are made of, or with `by` each slice's."""
-    parts = {column.name: AGGREGATIONS[metric.aggregation] for metric in scoring.metrics for column in metric.columns}
-    sums = ",\n    ".join(part.format(f'"{name}"') for name, each in parts.items() for part in (*each, SCORED))
-    if by is None:
-        found = scoring.session.rows(compose("run_totals", sums=sums))
-    else:
-        scoring.session.need("query_slices")
-        found = scoring.session.rows(compose("slice_totals", sums=sums), [by])
-    for run_id, slice_name, queries, *values in found:
+    """What each run's numbers are made of, or with `by` each slice's; see `load_slices`, which must come before."""
+    parts = {column.name: metric.aggregation for metric in scoring.metrics for column in metric.columns}
+    columns = {name: f"query_scores.{scoring.session.quoted(name)}" for name in parts}
+    values = [f"{SUMMABLE.format(value=column)} AS v{place}" for place, column in enumerate(columns.values())]
+    summable = ",\n    ".join(values)
+    scores = compose("summable_scores" if by is None else "sliced_scores", values=summable)
+    percentiles = _percentiles(scoring, parts, scores)
+    split, sums = [], []
+    for place, aggregation in enumerate(parts.values()):
+        value, whole = f"v{place}", f"w{place}"
+        split.append(value if aggregation == "count" else f"{value}, {WHOLE.format(value=value)} AS {whole}")
+        sums += [part.format(value=value, whole=whole) for part in (*AGGREGATIONS[aggregation], SCORED)]
+    sql = compose("run_totals", scores=scores, split=",\n        ".join(split), sums=",\n    ".join(sums))
+    for run_id, slice_name, queries, *found in scoring.session.rows(sql):
         totals: Totals = {}
-        remaining = iter(values)
-        for name, each in parts.items():
-            made_of = [next(remaining) for _ in each]
+        remaining = iter(found)
+        for name, aggregation in parts.items():
+            made_of = [next(remaining) for _ in AGGREGATIONS[aggregation]]
             count = next(remaining)
+            if count and aggregation != "count":
+                ends = percentiles.get((run_id, slice_name, name), {})
+                quantiles = [between(low, high, percent, count) for percent, (low, high) in ends.items()]
+                made_of = [*quantiles, units(*made_of)]
             totals[name] = (made_of, count, queries - count)
         yield run_id, slice_name, totals
+
+
+def _percentiles(
+    scoring: Scoring, parts: Mapping[str, str], scores: str
+) -> dict[tuple[str, str, str], dict[int, tuple[float, float]]]:
+    """By run, slice and metric the two values next to each percentile."""
+    branches = [
+        f"SELECT run_id, slice, '{name}' AS metric, v{place} AS value FROM summable WHERE v{place} IS NOT NULL"
+        for place, (name, aggregation) in enumerate(parts.items())
+        if aggregation == "percentiles"
+    ]
+    if not branches:
+        return {}
+    sql = compose("percentiles", scores=scores, branches="\n    UNION ALL\n    ".join(branches))
+    return {
+        (run_id, slice_name, name): dict(zip(PERCENTS, zip(ends[::2], ends[1::2], strict=True), strict=True))
+        for run_id, slice_name, name, *ends in scoring.session.rows(sql)
+    }
 
 
 def _aggregate(scoring: Scoring, totals: Totals, run: Run) -> AggregateMetrics:
@@ -285,8 +318,7 @@ def _exact(metric: Metric, name: Name, made_of: Sequence[Any], scored: int) -> d
     *quantiles, total = made_of
     if metric.aggregation != "percentiles":
         return {name.long: exact_mean(total, 1 if metric.aggregation == "sum" else scored)}
-    found = [*(Fraction(value) if abs(value) < LARGEST else None for value in quantiles), exact_mean(total, 1)]
-    return {number.long: value for number, value in zip(metric.numbers, found, strict=True) if value is not None}
+    return dict(zip((number.long for number in metric.numbers), (*quantiles, exact_mean(total, 1)), strict=True))
 
 
 def bad_rows(scoring: Scoring) -> list[BadRow]:

@@ -70,19 +70,24 @@ class Due:
             yield step
 
 
-def due_runs(
+def due_runs(  # noqa: PLR0913  (what to look at, and how)
     database: str | os.PathLike[str],
     golden: Golden | str | os.PathLike[str],
     options: ScoreOptions,
     names: Sequence[str] | None = None,
     *,
     force: bool = False,
+    within: Callable[[str], bool] | None = None,
 ) -> Due:
-    """Which runs of a database (all, or those of `names`) must be scored again, and why."""
+    """Which runs of a database (all, or those of `names`) must be scored again, and why. `within`: look only at runs
+    with such an id.
+    """
     refuse_database(golden, database)
     with open_source(database, options) as (session, source):
         found = source.runs()
         chosen = chosen_runs(found, names, str(database), options.suite)
+        if within is not None:
+            chosen = [run for run in chosen if within(run.run_id)]
         faults = key_faults(source, found, chosen)
         if faults and names is not None:
             raise broken_runs(faults)

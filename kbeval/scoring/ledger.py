@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import Decimal
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kbeval.metrics.names import ABSTENTION
-from kbeval.util.numbers import rounded_mean
+from kbeval.util.numbers import rounded_mean, units
 
 if TYPE_CHECKING:
     from kbeval.scoring.scorer import Scoring
@@ -87,4 +86,4 @@ def exact_rates(abstention: Mapping[str, Any]) -> dict[str, Fraction]:
 
 
 def _share(part: int, whole: int) -> float | None:
-    return rounded_mean(Decimal(part), whole) if whole else None
+    return rounded_mean(units(part), whole) if whole else None

@@ -9,15 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from kbeval.errors import UsageError
 from kbeval.metrics.catalogue import Metric, catalogue
+from kbeval.scoring.slices import slice_fields
 from kbeval.settings import MATCHES, MISSING, OVERLAPS_OF
 from kbeval.storage.options import ReadOptions
 from kbeval.util.numbers import OVERLAP_TOLERANCE
-from kbeval.util.text import did_you_mean
 
 if TYPE_CHECKING:
     from kbeval.engine.session import Session
-
-SLICE_FIELDS = ("category", "difficulty", "lang", "tags", "group")
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,8 @@ class ScoreOptions(ReadOptions):
     - `extra_ks`: values of k in addition to those of each metric.
     - `metric_folders`: folders with metric files of your own.
     - `configured_metrics`: metrics of your own that are not files, as `[metrics]` in kbeval.toml.
-    - `by`: a field of the golden file; every number is also computed for each of its values.
+    - `by`: a field of the golden file or of the stored rows, or several with commas between them; every number is also
+      computed for each of its values, or for each combination.
     - `suite`: look for runs in this suite only; None: in all suites.
     - `missing`: golden queries for which a run has no row: 'skip' leaves them out, 'zero' counts them as not found.
 
@@ -70,10 +69,8 @@ class ScoreOptions(ReadOptions):
         if not isinstance(ks, list | tuple | set | range) or not all(type(k) is int and k > 0 for k in ks):
             msg = f"extra_ks is {ks!r}; it must be a list of whole numbers from 1 on"
             raise UsageError(msg)
-        if self.by is not None and self.by not in SLICE_FIELDS:
-            hint = "" if "," in self.by else did_you_mean(self.by, SLICE_FIELDS)
-            msg = f"cannot slice by {self.by!r}{hint or '; name one of ' + ', '.join(SLICE_FIELDS)}"
-            raise UsageError(msg)
+        if self.by is not None:
+            slice_fields(self.by)
         for name, known in (("match", MATCHES), ("overlap_of", OVERLAPS_OF), ("missing", MISSING)):
             if (value := getattr(self, name)) not in known:
                 msg = f"{name} is {value!r}; it must be one of {', '.join(known)}"
@@ -82,9 +79,11 @@ class ScoreOptions(ReadOptions):
             msg = f"the least overlap is {self.min_overlap}; it must be above 0 and at most 1"
             raise UsageError(msg)
 
-    def metrics(self, rubrics: Sequence[str] = ()) -> list[Metric]:
-        """Every metric to compute. `rubrics`: those that runs were judged by; each own one is a metric."""
-        return catalogue(self.metric_folders, self.configured_metrics, self.extra_ks, rubrics)
+    def metrics(self, rubrics: Sequence[str] = (), came_along: Sequence[Metric] = ()) -> list[Metric]:
+        """Every metric to compute. `rubrics`: those that runs were judged by; each own one is a metric. `came_along`:
+        the metrics of scores that came with the rows.
+        """
+        return catalogue(self.metric_folders, self.configured_metrics, self.extra_ks, rubrics, came_along)
 
     def load_settings(self, session: Session, *, together: bool = False) -> None:
         """Make `settings`, through which relations know how to score. `together`: as in `open_scoring`."""

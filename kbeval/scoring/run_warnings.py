@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kbeval.engine.relations import compose
+from kbeval.metrics.catalogue import PER_ROW_SCORE
 from kbeval.metrics.names import short_name
 from kbeval.scoring.depths import stored_depths
 from kbeval.scoring.doubts import find_doubts
@@ -19,14 +20,15 @@ if TYPE_CHECKING:
     from kbeval.scoring.aggregate import Scored
     from kbeval.scoring.scorer import Scoring
 
-# For each number of a run: what it is made of (mostly one exact sum), how many queries have it, and how many do not.
+# For each number of a run: what it is made of (a count, or percentiles and a sum in units of the 15th decimal), how
+# many queries have it, and how many do not.
 Totals = dict[str, tuple[list[Any], int, int]]
 
 
 def run_warnings(scoring: Scoring, scored: Scored, totals: Mapping[str, Totals]) -> Iterator[str]:
     """What a reader of the numbers must know about them."""
     yield from _warnings(scoring, scored)
-    yield from _null_warnings(scoring, totals, _queries_it_applies_to(scoring))
+    yield from _null_warnings(scoring, totals, queries_it_applies_to(scoring))
     yield from _depth_warnings(scoring, scored)
 
 
@@ -62,7 +64,7 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
         )
 
 
-def _queries_it_applies_to(scoring: Scoring) -> dict[str, list[int]]:
+def queries_it_applies_to(scoring: Scoring) -> dict[str, list[int]]:
     """For each run, to how many of its queries each metric of the scoring applies."""
     if not scoring.metrics:
         return {}
@@ -79,13 +81,14 @@ def _null_warnings(
         for run_id, counts in applies.items()
         for metric, count in zip(scoring.metrics, counts, strict=True)
         for column in metric.columns
-        if totals[run_id][column.name][1] < count
+        # Where a shipped metric is null, it does not apply; the ledger says to how many queries.
+        if metric.origin != "kbeval" and totals[run_id][column.name][1] < count
     }
     if not suspects:
         return
     # What is too large to be summed up has no part in a mean, but it is not null.
     names = sorted(suspects)
-    values = ", ".join(f'COUNT("{name}")' for name in names)
+    values = ", ".join(f"COUNT({scoring.session.quoted(name)})" for name in names)
     found = scoring.session.rows(f"SELECT run_id, {values} FROM query_scores GROUP BY run_id")
     given = {run_id: dict(zip(names, row, strict=True)) for run_id, *row in found}
     for place, metric in enumerate(scoring.metrics):
@@ -95,7 +98,8 @@ def _null_warnings(
             for run_id, counts in applies.items()
             if (lacking := max((counts[place] - given[run_id][name] for name in columns), default=0)) > 0
         }
-        if not nulls:
+        # Whether a tool could score an answer is for the ledger: its definition is not ours.
+        if not nulls or metric.grain == PER_ROW_SCORE:
             continue
         first, *others = nulls
         of = f" (in {counted(len(nulls), 'run')}, first {first})" if others else f" of run {first}"

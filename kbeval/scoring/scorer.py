@@ -21,8 +21,10 @@ from kbeval.golden import Golden, load_golden
 from kbeval.metrics import former
 from kbeval.metrics.catalogue import PER_QUERY, Metric
 from kbeval.metrics.names import Name
+from kbeval.metrics.row_scores import row_score_metrics
 from kbeval.scoring import run_tables
 from kbeval.scoring.expressions import Expressions
+from kbeval.scoring.fields import asked_fields
 from kbeval.scoring.matching import Matching
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.variants import Situation, choices, stored_choices
@@ -66,7 +68,8 @@ class Scoring:
         own_ks = {k for run in runs if (k := own_k(config_of(run))) is not None}
         # Each own rubric that runs were judged by is a metric.
         self.rubrics = source.rubrics()
-        self.catalogue = options.metrics(self.rubrics)
+        # And each score that came with the rows.
+        self.catalogue = options.metrics(self.rubrics, row_score_metrics(map(config_of, runs)))
         self.asked_ks = {metric.name: metric.ks for metric in self.catalogue}
         self.metrics = [metric.with_ks(own_ks) for metric in self.catalogue if self._can_apply(metric)]
         self.columns: list[Name] = [column for metric in self.metrics for column in metric.columns]
@@ -82,6 +85,7 @@ class Scoring:
         session.add_loaders(run_tables.loaders(self.runs))
         self.stored_versions = {chunker_version(config_of(run)) for run in (runs if stored is None else stored)}
         self.matching = Matching(session, golden, options, self.stored_versions, together=together)
+        session.add_columns(asked_fields(self.metrics))
         situation = Situation(session, golden, self.systems, self.matching, bool(self.rubrics))
         session.add_choices(stored_choices() | choices(situation))
 
@@ -89,6 +93,10 @@ class Scoring:
         """Is there anything that it could apply to? If not, it is not computed, which saves time."""
         if metric.system is not None and metric.system not in self.systems:
             return False
+        if metric.labels == "expected_spans":
+            # Whether places are read at all must not depend on the other runs of the session.
+            by_span = self.options.match == "span" and self.golden.has(metric.labels)
+            return by_span or self.golden.has_span_labels
         return metric.labels is None or self.golden.has(metric.labels)
 
     # --- scores ---------------------------------------------------------------------------------
@@ -96,7 +104,7 @@ class Scoring:
     def build_scores(self) -> None:
         """Make `query_scores`, and `scores`: the same, one row per number."""
         self.build_query_scores()
-        self.session.execute(f"CREATE VIEW scores AS {self._scores_sql()}")
+        self.session.execute(f"CREATE VIEW scores AS {self.scores_sql()}")
 
     def build_query_scores(self) -> None:
         """Make `query_scores`, one row per query and one column per number."""
@@ -142,7 +150,7 @@ class Scoring:
             if self._takes_group(metric):
                 values.setdefault(metric.grain, []).append(f"{value} AS m{place}")
                 value = f"m{place}"
-            choices.append(f'CASE WHEN {metric.condition} THEN {value} END AS "{column.name}"')
+            choices.append(f"CASE WHEN {metric.condition} THEN {value} END AS {self.session.quoted(column.name)}")
         passes = []
         for grain, expressions in values.items():
             passes.append(
@@ -165,11 +173,13 @@ class Scoring:
         # It does not work either way; `_check` reports why.
         return False
 
-    def _scores_sql(self) -> str:
+    def scores_sql(self) -> str:
+        """The same values, one row per value."""
         branches = [
-            f"SELECT run_id, query_id, '{column.metric}' AS metric, CAST({column.k or 'NULL'} AS INTEGER) AS k,"
-            f' "{column.name}" AS value FROM query_scores WHERE "{column.name}" IS NOT NULL'
+            f"SELECT run_id, query_id, '{column.without_k}' AS metric, CAST({column.k or 'NULL'} AS INTEGER) AS k,"
+            f" {name} AS value FROM query_scores WHERE {name} IS NOT NULL"
             for column in self.columns
+            for name in [self.session.quoted(column.name)]
         ]
         return compose("scores", branches="\nUNION ALL\n".join(branches))
 

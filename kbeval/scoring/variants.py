@@ -115,6 +115,7 @@ RULES: tuple[tuple[str, str, Callable[[Situation], bool]], ...] = (
     ("chunk_matches", "ids", Situation.ids_decide),
     ("first_finds", "ids", Situation.ids_decide),
     ("place_counts", "ids", Situation.ids_decide),
+    ("label_ranks", "ids", Situation.ids_decide),
     ("expected_places", "none", Situation.ids_decide),
     ("span_matches", "none", Situation.ids_decide),
     ("hit_places", "ids", Situation.ids_decide_and_documents_are_named),

@@ -212,6 +212,7 @@ class ArchiveSource:
             "stored_results": self._rows_loader("stored_results", fresh, facts.fresh),
             "stored_places": self._rows_loader("stored_places", "FROM", facts.lacking("hit_claims")),
             "stored_anchors": self._rows_loader("stored_anchors", "FROM", facts.lacking("anchor_rows")),
+            "stored_fields": self._rows_loader("stored_fields", "FROM", run_ids),
             "stored_history": self._load_history,
             "stored_samples": self._load_samples,
             **{f"stored_{table}": self._table_loader(table) for table in OPTIONAL},

@@ -23,6 +23,8 @@ from kbeval.util.files import write_whole
 from kbeval.util.locks import locked
 
 SCORES = "scores.json"
+# The folder for the numbers of shards that are not merged yet.
+SHARDS = "shards"
 _PATIENCE = 10
 
 
@@ -69,8 +71,10 @@ def _chunk_spans(row: list[str]) -> tuple[str, ...]:
     return (chunk_id, version, doc_id, spans, seen_in, first_seen, policy, tokens)
 
 
-def write_scores(folder: Path, aggregates: Mapping[str, str], kept: Kept = NOTHING) -> None:
-    """Store the numbers of runs and what belongs to them, all or nothing."""
+def write_scores(
+    folder: Path, aggregates: Mapping[str, str], kept: Kept = NOTHING, packed: Mapping[str, str] | None = None
+) -> None:
+    """Store the numbers of runs and what belongs to them, all or nothing. `packed`: labels by their hash."""
     folder = folder.resolve()
     archived = _archived_numbers(folder)
     if missing := [run_id for run_id in aggregates if run_id not in archived]:
@@ -85,7 +89,7 @@ def write_scores(folder: Path, aggregates: Mapping[str, str], kept: Kept = NOTHI
         marks = {run_id: _mark(text) for run_id, text in archived.items()}
         runs = {run_id: found for run_id, found in old.runs.items() if marks.get(run_id) == found[0]}
         runs |= {run_id: (marks[run_id], text) for run_id, text in aggregates.items()}
-        labels = dict(old.golden)
+        labels = old.golden | dict(packed or {})
         if kept.golden is not None:
             labels[kept.golden.hash] = kept.golden.packed()
         used = [text for _, text in runs.values()]

@@ -25,7 +25,8 @@ from kbeval.engine.quoting import literal, parquet_scan
 from kbeval.engine.session import first_line
 from kbeval.errors import DatabaseError, UsageError
 from kbeval.golden import Golden
-from kbeval.storage.archive_scores import SCORES
+from kbeval.storage.archive_scores import SCORES, SHARDS
+from kbeval.storage.database_file import database_size
 from kbeval.storage.kept_configs import without_secrets_of
 from kbeval.storage.manifest import (
     MANIFEST_FILE,
@@ -64,6 +65,9 @@ if TYPE_CHECKING:
 
 # How many rows are written in one step.
 STEP_ROWS = 100_000
+# Rows of several runs are written together as long as they have no more bytes than so many of the largest rows that the
+# memory limit allows, which are a sixtieth of it each.
+_ROWS_AT_ONCE = 10
 _ROW_COLUMNS = {"result_no": "BIGINT", "run_id": "VARCHAR", "query_id": "VARCHAR", "result_json": "VARCHAR"}
 
 
@@ -122,7 +126,9 @@ def _made(folder: Path, database: Path) -> Path:
     place = check_target(folder, [database])
     try:
         if place.is_dir() and not is_archive(place):
-            others = (path for path in place.iterdir() if path.name not in (RUNS, SCORES) and not is_own(path, place))
+            others = (
+                path for path in place.iterdir() if path.name not in (RUNS, SCORES, SHARDS) and not is_own(path, place)
+            )
             if next(others, None) is not None:
                 msg = f"{folder} contains other files and is not an archive; specify an empty or a new folder"
                 raise UsageError(msg)
@@ -145,6 +151,8 @@ class _Archiving:
         # The finished folders of runs in the database, written by this update or by an earlier one.
         self._done: dict[str, RunFolder] = {}
         self._numberings: set[int] = set()
+        # Of a stored row, on average.
+        self._row_bytes = 1
 
     def bring_up_to_date(self, *, prune: bool, tidy: bool) -> Archived:
         found = Archived(self._folder)
@@ -159,6 +167,7 @@ class _Archiving:
             broken = {fault.run_id for fault in found.key_faults}
             runs = [run for run in stored if run.run_id not in broken]
             digests = source.row_digests(session, [run.run_id for run in runs])
+        self._row_bytes = max(1, database_size(self._database) // max(1, sum(run.rows for run in stored)))
         self._numberings = self._taken()
         due = []
         for run in runs:
@@ -205,8 +214,8 @@ class _Archiving:
                 _load_numbers(session, parts)
                 for relation in relations:
                     _write_split(session, relation, draft / relation)
-                source.load_rows(session, "rows_to_keep", run_ids)
-                _write_rows(session, draft / "rows")
+                for few in _few(runs, session.largest_row * _ROWS_AT_ONCE, self._row_bytes):
+                    _write_rows(session, source, few, draft / "rows")
             for number, run_id in enumerate(run_ids):
                 final = self._folder / RUNS / folder_name(run_id, parts[run_id].digest)
                 _assemble(draft, number, [*relations, "rows"], final, {run_id: parts[run_id]})
@@ -325,22 +334,53 @@ def _write_split(session: Session, relation: str, folder: Path) -> None:
     own_number = f"(x.result_no & {(1 << ROW_BITS) - 1}) + (n.numbering << {ROW_BITS})"
     sql = f"SELECT x.* REPLACE ({own_number} AS result_no), n.run_no FROM {relation} AS x {results}"
     nothing = f"SELECT * FROM {relation} WHERE false"
-    _copy_split(session, f"{sql} JOIN run_numbers AS n ON n.run_id = {of_run}.run_id", nothing, folder)
+    _copy_split(session, f"{sql} JOIN run_numbers AS n ON n.run_id = {of_run}.run_id", folder)
+    _copy_nothing(session, nothing, folder)
 
 
-def _write_rows(session: Session, folder: Path) -> None:
-    """Write the stored rows unchanged, numbered in the order in which they were stored."""
+def _few(runs: Sequence[Run], limit: int, row_bytes: int) -> Iterator[dict[int, str]]:
+    """Runs by their numbers, together as long as their rows have no more bytes than the limit."""
+    few: dict[int, str] = {}
+    taken = 0
+    for number, run in enumerate(runs):
+        if few and taken + run.rows * row_bytes > limit:
+            yield few
+            few, taken = {}, 0
+        few[number] = run.run_id
+        taken += run.rows * row_bytes
+    if few:
+        yield few
+
+
+def _write_rows(session: Session, source: SqliteSource, runs: Mapping[int, str], folder: Path) -> None:
+    """Write the stored rows of runs unchanged, numbered in the order in which they were stored."""
     # Without any rows, only these casts determine the column types.
     columns = ", ".join(f"CAST(x.{column} AS {kind}) AS {column}" for column, kind in _ROW_COLUMNS.items())
     nothing = ", ".join(f"CAST(NULL AS {kind}) AS {column}" for column, kind in _ROW_COLUMNS.items())
-    join = "JOIN run_numbers AS n ON n.run_id = CAST(x.run_id AS VARCHAR)"
-    sql = f"SELECT {columns}, n.run_no FROM rows_to_keep AS x {join}"
-    _copy_split(session, sql, f"SELECT {nothing} WHERE false", folder)
+    source.load_rows(session, "rows_to_keep", list(runs.values()))
+    folder.mkdir(exist_ok=True)
+    if len(runs) == 1:
+        # One after the other: joining them with anything would hold all of them in memory, and so would splitting them.
+        (number,) = runs
+        path = folder / f"run_no={number}" / "rows.parquet"
+        path.parent.mkdir()
+        limit = f"ROW_GROUP_SIZE_BYTES {session.largest_row}"
+        sql = f"SELECT {columns} FROM rows_to_keep AS x"
+        session.execute(f"COPY ({sql}) TO {literal(str(path))} (FORMAT parquet, COMPRESSION zstd, {limit})")
+    else:
+        join = "JOIN run_numbers AS n ON n.run_id = CAST(x.run_id AS VARCHAR)"
+        _copy_split(session, f"SELECT {columns}, n.run_no FROM rows_to_keep AS x {join}", folder)
+    _copy_nothing(session, f"SELECT {nothing} WHERE false", folder)
 
 
-def _copy_split(session: Session, sql: str, nothing: str, folder: Path) -> None:
-    """`nothing`: the file of a run without rows. An empty file shows that there are none, not that they are missing."""
-    session.execute(f"COPY ({sql}) TO {literal(str(folder))} (FORMAT parquet, COMPRESSION zstd, PARTITION_BY (run_no))")
+def _copy_split(session: Session, sql: str, folder: Path) -> None:
+    """Write rows, one folder per run."""
+    how = "FORMAT parquet, COMPRESSION zstd, PARTITION_BY (run_no), OVERWRITE_OR_IGNORE"
+    session.execute(f"COPY ({sql}) TO {literal(str(folder))} ({how})")
+
+
+def _copy_nothing(session: Session, nothing: str, folder: Path) -> None:
+    """Write the file of a run without rows. An empty file shows that there are none, not that they are missing."""
     folder.mkdir(exist_ok=True)
     write_relation(session, nothing, folder / "none.parquet", "zstd")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 import duckdb
 
 from kbeval.errors import CopyLostError, NotEnoughMemoryError
+from kbeval.metrics.row_scores import row_score_metrics, score_fault
 from kbeval.storage.archive import ArchiveSource
 from kbeval.storage.cache import WORTH_BYTES, Cache
 from kbeval.storage.database_file import check_is_database, database_size
 from kbeval.storage.manifest import is_archive
 from kbeval.storage.options import ReadOptions
+from kbeval.storage.run_config import config_of
 from kbeval.storage.runs import KeyFault, Run
 from kbeval.storage.snapshot import Snapshot, shared_snapshot, sharing
 from kbeval.storage.sqlite import SqliteSource
@@ -29,6 +31,7 @@ from kbeval.storage.sqlite import SqliteSource
 if TYPE_CHECKING:
     from kbeval.engine.session import Session
     from kbeval.golden import Golden
+    from kbeval.metrics.catalogue import Metric
 
 Result = TypeVar("Result")
 Options = TypeVar("Options", bound=ReadOptions)
@@ -231,6 +234,13 @@ def stored_rubrics(database: str | os.PathLike[str]) -> list[str]:
     """The rubrics that runs of a database or an archive were judged by."""
     with open_rows(database) as source:
         return source.rubrics()
+
+
+def scores_that_came(database: str | os.PathLike[str], names: Iterable[str]) -> list[Metric]:
+    """The metrics of scores that came with the rows, if one of these names may be the name of such a score."""
+    if not any(score_fault(name) is None for name in names):
+        return []
+    return row_score_metrics(map(config_of, stored_runs(database)))
 
 
 def stored_runs(database: str | os.PathLike[str]) -> list[Run]:

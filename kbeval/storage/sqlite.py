@@ -38,6 +38,7 @@ WIDE = (
     "stored_results",
     "stored_places",
     "stored_anchors",
+    "stored_fields",
     "stored_history",
     "stored_texts",
     "stored_samples",
@@ -384,6 +385,7 @@ class SqliteSource:
             # The same rows again, for the relations that locate the hits.
             "stored_places": f"SELECT {row} {self._rows_of(facts.lacking('hit_claims'))}",
             "stored_anchors": f"SELECT {row} {self._rows_of(facts.lacking('anchor_rows'))}",
+            "stored_fields": f"SELECT {row} {self._rows_of(run_ids)}",
         }
         columns = {name: ("result_no", *ROW_COLUMNS) if name == "stored_results" else ROW_COLUMNS for name in selects}
         for table in OPTIONAL:

@@ -1,4 +1,4 @@
-"""Imports files of other systems as runs: `anchors` (a results folder) and `grounded` (traces).
+"""Ways in: files of other systems become runs (one module per format), and `recorder` records runs from Python.
 
 A row keeps all of its fields. Those that kbeval knows get kbeval's names and shapes (`query_id`, `hits_top_k`,
 `answer`); the rest is unchanged, so that an export returns what was imported.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,11 +25,15 @@ class ImportedRun:
 
     run_id: str
     suite: str
-    system: str
+    # None: it was recorded, not imported.
+    system: str | None
     config: dict[str, Any]
     rows: Sequence[tuple[str, str]]
     created_at: str
     warnings: Sequence[str] = field(default_factory=tuple)
+    # The scores that came with its rows, each with the direction in which it improves; see `kbeval.metrics.row_scores`.
+    scores: Mapping[str, str] = field(default_factory=dict)
+    commit_hash: str | None = None
 
     @functools.cached_property
     def hash(self) -> str:
@@ -46,7 +50,10 @@ class ImportedRun:
     @property
     def config_json(self) -> str:
         """The configuration as stored; kbeval's own values are under one key."""
-        about = {"system": self.system, "hash": self.hash}
+        about: dict[str, Any] = {} if self.system is None else {"system": self.system}
+        about["hash"] = self.hash
+        if self.scores:
+            about["scores"] = dict(sorted(self.scores.items()))
         if "kbeval" in self.config:
             about["theirs"] = self.config["kbeval"]
         return json.dumps({**self.config, "kbeval": about}, ensure_ascii=False)

@@ -43,7 +43,7 @@ class TraceOptions(ScoreOptions):
         given = {field.name: getattr(options, field.name) for field in fields(options)}
         return cls(**{**given, "cache": "off", "match": "exact", **changes})
 
-    def metrics(self, rubrics: Sequence[str] = ()) -> list[Metric]:  # noqa: ARG002  (a trace is not judged)
+    def metrics(self, rubrics: Sequence[str] = (), came_along: Sequence[Metric] = ()) -> list[Metric]:  # noqa: ARG002  (a trace has no scores)
         names = [*COUNTS, *(metric for metric, _ in GATES.values()), "citation_recall_at_k"]
         return [metric.with_ks(self.extra_ks) for metric in shipped_metrics(names)]
 

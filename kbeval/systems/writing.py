@@ -1,4 +1,4 @@
-"""Stores imported runs in a database, all in one transaction. Creates the database if it does not exist."""
+"""Stores imported and recorded runs, all in one transaction. Creates the database if it does not exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from kbeval.storage.database_file import check_is_database
 from kbeval.storage.new_database import make_tables
 from kbeval.storage.run_config import imported_from
 from kbeval.storage.runs import is_reserved
+from kbeval.storage.tables import require_tables
 from kbeval.systems import ImportedRun
+from kbeval.systems.knowledge import Knowledge, write_knowledge
 from kbeval.util.files import check_target
 from kbeval.util.strict_json import parse
 
@@ -23,19 +25,58 @@ IMPORTED, UNCHANGED, REPLACED = "imported", "unchanged", "replaced"
 _OF_RUN = "WHERE run_id = ? COLLATE BINARY"
 
 
-def write_runs(
-    database: str | os.PathLike[str], runs: Sequence[ImportedRun], *, replace: bool = False
-) -> dict[str, str]:
-    """Store runs; returns the outcome of each: imported, unchanged (it was already stored) or replaced."""
+class TakenRunError(UsageError):
+    """A run to be recorded has the id of one that exists."""
+
+    def __init__(self, run_id: str, database: str | os.PathLike[str]) -> None:
+        super().__init__(f"{database} has a run {run_id!r} already; choose another run_id, or pass replace=True")
+
+
+def taken_runs(database: str | os.PathLike[str], wanted: Sequence[str]) -> set[str]:
+    """The ids of runs that begin with one of these; none if the database does not exist yet, or is empty."""
     path = Path(database)
-    names = [run.run_id for run in runs]
-    if len(set(names)) < len(names):
-        duplicate = next(name for name in names if names.count(name) > 1)
-        msg = f"duplicate run id {duplicate!r}; rename a folder, or import the folders one by one"
-        raise UsageError(msg)
-    if reserved := next(filter(is_reserved, names), None):
-        msg = f"{reserved!r} is reserved: it refers to the latest run or one before it; choose another run id"
-        raise UsageError(msg)
+    check_is_database(path)
+    if not path.exists() or path.stat().st_size == 0:
+        check_target(path)
+        if not path.absolute().parent.is_dir():
+            msg = f"{path} cannot be written: there is no folder {path.parent}; create it first"
+            raise UsageError(msg)
+        return set()
+    try:
+        with Database(path) as connection:
+            connection.check()
+            connection.open("ro")
+            require_tables(_columns(connection), path)
+            found = connection.execute("SELECT CAST(run_id AS TEXT) FROM eval_runs")
+            return {str(row[0]) for row in found if str(row[0]).startswith(tuple(wanted))}
+    except (SqliteError, ProcessEndedError) as error:
+        msg = f"{path} cannot be read: {error.headline}"
+        raise DatabaseError(msg) from error
+
+
+def _columns(connection: Database) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for table, column in connection.execute(
+        "SELECT LOWER(m.name), LOWER(c.name) FROM sqlite_master AS m, pragma_table_xinfo(m.name) AS c"
+        " WHERE m.type IN ('table', 'view')"
+    ):
+        found.setdefault(str(table), set()).add(str(column))
+    return found
+
+
+def write_runs(
+    database: str | os.PathLike[str],
+    runs: Sequence[ImportedRun],
+    *,
+    replace: bool = False,
+    knowledge: Knowledge | None = None,
+) -> dict[str, str]:
+    """Store runs; returns the outcome of each: imported, unchanged (it was already stored) or replaced.
+
+    `knowledge`: documents and chunks to store in the same transaction.
+    """
+    path = Path(database)
+    _check_names([run.run_id for run in runs])
     is_new = not path.exists()
     is_empty = is_new or (path.is_file() and path.stat().st_size == 0)
     if is_empty:
@@ -50,6 +91,8 @@ def write_runs(
             with connection.transaction():
                 if is_empty:
                     make_tables(connection)
+                if knowledge is not None:
+                    write_knowledge(connection, knowledge)
                 return {run.run_id: _write(connection, run, replace=replace) for run in runs}
     except BaseException as error:
         if is_new and path.is_file() and path.stat().st_size == 0:
@@ -60,16 +103,28 @@ def write_runs(
             msg = f"{path} cannot be written: {error.headline}; the database contains all of the runs or none of them"
             raise DatabaseError(msg) from error
         holder = f" by {lock_holders(path)}" if error.is_locked else ""
-        msg = f"{path} cannot be written: {error.headline}{holder}; nothing was imported"
+        msg = f"{path} cannot be written: {error.headline}{holder}; nothing was stored"
         raise DatabaseError(msg) from error
+
+
+def _check_names(names: Sequence[str]) -> None:
+    if len(set(names)) < len(names):
+        duplicate = next(name for name in names if names.count(name) > 1)
+        msg = f"duplicate run id {duplicate!r}; rename one, or import them one by one"
+        raise UsageError(msg)
+    if reserved := next(filter(is_reserved, names), None):
+        msg = f"{reserved!r} is reserved: it refers to the latest run or one before it; choose another run id"
+        raise UsageError(msg)
 
 
 def _write(database: Database, run: ImportedRun, *, replace: bool) -> str:
     stored = database.execute(f"SELECT config_snapshot_json FROM eval_runs {_OF_RUN}", (run.run_id,)).first()
     outcome = IMPORTED
     if stored is not None:
-        if _hash(stored[0]) == run.hash:
+        if run.system is not None and _hash(stored[0]) == run.hash:
             return UNCHANGED
+        if not replace and run.system is None:
+            raise TakenRunError(run.run_id, database.path)
         if not replace:
             what = "has other rows" if _hash(stored[0]) else "was not imported"
             msg = f"run {run.run_id!r} already exists and {what}; use --replace to overwrite it"
@@ -77,10 +132,18 @@ def _write(database: Database, run: ImportedRun, *, replace: bool) -> str:
         outcome = REPLACED
         database.execute(f"DELETE FROM eval_query_results {_OF_RUN}", (run.run_id,))
         database.execute(f"DELETE FROM eval_runs {_OF_RUN}", (run.run_id,))
+    values: dict[str, str | None] = {
+        "run_id": run.run_id,
+        "suite": run.suite,
+        "config_snapshot_json": run.config_json,
+        "aggregate_json": "",
+        "created_at": run.created_at,
+    }
+    # The column may be missing.
+    if run.commit_hash is not None or "commit_hash" in _columns(database)["eval_runs"]:
+        values["commit_hash"] = run.commit_hash
     database.execute(
-        "INSERT INTO eval_runs (run_id, suite, config_snapshot_json, aggregate_json, commit_hash, created_at)"
-        " VALUES (?, ?, ?, '', NULL, ?)",
-        (run.run_id, run.suite, run.config_json, run.created_at),
+        f"INSERT INTO eval_runs ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})", tuple(values.values())
     )
     database.executemany(
         "INSERT INTO eval_query_results (run_id, query_id, result_json) VALUES (?, ?, ?)",

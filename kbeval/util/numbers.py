@@ -1,6 +1,12 @@
-"""Reproducible numbers.
+"""Reproducible numbers: which operations may decide one.
 
-DuckDB sums per-query values as fixed-point numbers (15 decimals), so the order of rows and threads does not matter.
+The engine sums per-query values as whole numbers, so the order of rows and threads does not matter: the whole part of
+each value, and its rest in units of the 15th decimal. Only operations that give the same bits in every engine are used:
+comparing doubles, FLOOR, the difference between a double and its FLOOR (which has no rounding error from zero upwards),
+one product, and sums of whole numbers as DECIMAL. Casting a double to a decimal with decimals is not one of them:
+engines differ, and DuckDB's way is inexact for large values. Neither are the engine's own percentiles: it finds the two
+values next to one, and what lies between them is computed here, as all that is divided or rounded.
+
 This module turns such a sum into the stored number: the mean, rounded to four decimals, half away from zero. A third
 has no exact 15-decimal form, so a mean that is exactly half-way may be slightly too low; ties are decided with a
 tolerance of 1e-13, far above that error and far below a real difference.
@@ -12,36 +18,60 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 SCALE = 15
-# Up to 1e15, so that the sum of a hundred million values still fits; larger values count as missing.
-FIXED_POINT = f"DECIMAL(30, {SCALE})"
+# Up to 1e15, so that the sums of a hundred million values still fit; larger values count as missing.
 LARGEST = 1e15
+SUMMABLE = "CASE WHEN ABS({value}) < 1e15 THEN {value} END"
+# The whole part of a value, and the sums of both parts.
+WHOLE = "FLOOR({value})"
+SUMS = (
+    "SUM(CAST({whole} AS DECIMAL(16, 0)))",
+    "SUM(CAST(FLOOR(({value} - {whole}) * 1e15 + 0.5) AS DECIMAL(16, 0)))",
+)
 DECIMALS = 4
 TIE = 10 ** (SCALE - 13)
+# No grade of relevance is larger, so that sums of gains stay exact.
+MAX_GRADE = 10**9
 # Sizes are summed as floats; a hit with exactly the required overlap must not fail because of rounding.
 OVERLAP_TOLERANCE = 1e-9
 
 
-def rounded_mean(total: Decimal, count: int) -> float:
-    """Mean of `count` values that sum to `total`, rounded like stored numbers."""
-    units = int(total.scaleb(SCALE))
+def units(whole: Decimal | int, rest: Decimal | int = 0) -> int:
+    """A sum in units of the 15th decimal, from the sums of whole parts and of rests."""
+    total: int = int(whole) * 10**SCALE + int(rest)
+    return total
+
+
+def plain(units: int) -> Decimal:
+    """A sum in units as a decimal number, exactly."""
+    with localcontext(prec=100):
+        return Decimal(units).scaleb(-SCALE)
+
+
+def rounded_mean(units: int, count: int) -> float:
+    """Mean of `count` values that sum to so many units, rounded like stored numbers."""
     step = 10 ** (SCALE - DECIMALS) * count
     tolerance = TIE * count
     magnitude: int = (2 * abs(units) + step + 2 * tolerance) // (2 * step)
-    signed = magnitude if units >= 0 else -magnitude
-    return float(signed) / float(10**DECIMALS)
+    signed: int = magnitude if units >= 0 else -magnitude
+    mean: float = signed / 10**DECIMALS
+    return mean
 
 
-def exact_mean(total: Decimal, count: int) -> Fraction:
+def exact_mean(units: int, count: int) -> Fraction:
     """The same mean before rounding."""
-    return Fraction(int(total.scaleb(SCALE)), 10**SCALE * count)
+    return Fraction(units, 10**SCALE * count)
 
 
-def rounded(value: float) -> float | None:
+def between(low: float, high: float, percent: int, count: int) -> Fraction:
+    """A percentile of `count` values, exactly, from the values at the places next to it."""
+    return Fraction(low) + (Fraction(high) - Fraction(low)) * Fraction(percent * (count - 1) % 100, 100)
+
+
+def rounded(value: float | Fraction) -> float | None:
     """One value, rounded like stored numbers; None if it is too large or not a number."""
-    if not abs(value) < LARGEST:
+    if not abs(float(value)) < LARGEST:
         return None
-    with localcontext(prec=40):
-        return rounded_mean(Decimal(value).quantize(Decimal(1).scaleb(-SCALE)), 1)
+    return rounded_mean(round(Fraction(value) * 10**SCALE), 1)
 
 
 def difference(a: float | None, b: float | None) -> float | int | None:

@@ -4,7 +4,7 @@
 -- kind: table
 SELECT f.run_id, f.level, n.field, f.field AS found, MIN(f.query_id) AS query_id, COUNT(DISTINCT f.query_id) AS n_rows
 FROM row_fields AS f
-JOIN field_names AS n
+JOIN other_names AS n
     ON  n.level = f.level
     AND n.kind = f.kind
     AND n.other = REPLACE(REPLACE(LOWER(f.field), '_', ''), '-', '')

@@ -10,7 +10,7 @@ WITH samples AS (
     FROM stored_samples
 ),
 
-fields AS (
+named AS (
     SELECT s.run_id, s.query_id, 'row' AS level, 0 AS item, f.key AS field, f.type, f.value
     FROM samples AS s, json_each(s.row_json) AS f
     WHERE json_type(s.row_json) = 'OBJECT'
@@ -42,4 +42,4 @@ SELECT
         WHEN type = 'BOOLEAN'                               THEN 'true or false'
         ELSE                                                     'number'
     END AS kind
-FROM fields
+FROM named

@@ -12,8 +12,8 @@ WITH causes AS (
             WHEN p.a_hit_rank IS NULL                                                 THEN 'miss→hit'
             WHEN p.b_hit_rank IS NULL                                                 THEN 'hit→miss'
             WHEN p.a_hit_rank = p.b_hit_rank
-                THEN CONCAT('rank ', CAST(p.a_hit_rank AS VARCHAR), ' in both')
-            ELSE CONCAT('rank ', CAST(p.a_hit_rank AS VARCHAR), '→', CAST(p.b_hit_rank AS VARCHAR))
+                THEN CONCAT('rank ', CAST(p.a_hit_rank AS STRING), ' in both')
+            ELSE CONCAT('rank ', CAST(p.a_hit_rank AS STRING), '→', CAST(p.b_hit_rank AS STRING))
         END AS movement,
         CASE
             WHEN NOT p.in_a THEN 'not in A'
@@ -27,14 +27,14 @@ WITH causes AS (
         CASE
             WHEN p.kind = 'regression' AND p.in_b AND NOT p.b_failed
                 THEN CASE WHEN p.b_doc_rank IS NULL THEN 'not retrieved'
-                          ELSE CONCAT('not retrieved, though its document is at rank ', CAST(p.b_doc_rank AS VARCHAR))
+                          ELSE CONCAT('not retrieved, though its document is at rank ', CAST(p.b_doc_rank AS STRING))
                      END
             WHEN p.kind = 'loss' AND p.a_hit_rank <= c.k_b AND p.b_hit_rank > c.k_b
-                THEN CONCAT('below the top ', CAST(c.k_b AS VARCHAR))
+                THEN CONCAT('below the top ', CAST(c.k_b AS STRING))
             WHEN p.kind = 'loss' THEN 'ranked lower'
             WHEN p.kind = 'win' AND p.a_hit_rank IS NULL THEN CASE WHEN p.in_a AND NOT p.a_failed THEN 'now retrieved' END
             WHEN p.kind = 'win' AND p.a_hit_rank > c.k_a AND p.b_hit_rank <= c.k_a
-                THEN CONCAT('now in the top ', CAST(c.k_a AS VARCHAR))
+                THEN CONCAT('now in the top ', CAST(c.k_a AS STRING))
             WHEN p.kind = 'win'  THEN 'ranked higher'
         END AS ranking,
         CASE

@@ -32,12 +32,12 @@
 --   category, difficulty, lang, query_group
 WITH asked AS (
     SELECT
-        result_no, run_id, query_id, true AS in_run, error, failed, elapsed_ms, n_hits, has_answer, grounded, refused,
+        result_no, run_id, query_id, true AS in_run, failed, elapsed_ms, n_hits, has_answer, grounded, refused,
         flagged, is_empty, tokens, cost_usd
     FROM results
 
     UNION ALL
-    SELECT result_no, run_id, query_id, false, NULL, false, NULL, 0, false, NULL, NULL, false, false, NULL, NULL
+    SELECT result_no, run_id, query_id, false, false, NULL, 0, false, NULL, NULL, false, false, NULL, NULL
     FROM missing_queries
 ),
 
@@ -57,7 +57,7 @@ SELECT
     COALESCE(n.total_ms, a.elapsed_ms)  AS elapsed_ms,
     a.tokens,
     a.cost_usd,
-    COALESCE(LOWER(a.error) LIKE '%timeout%' OR LOWER(a.error) LIKE '%timed out%', false) AS timed_out,
+    o.result_no IS NOT NULL             AS timed_out,
     a.n_hits,
     a.has_answer,
     a.grounded,
@@ -118,6 +118,7 @@ CROSS JOIN resolvable AS k
 CROSS JOIN settings AS s
 JOIN runs AS u ON u.run_id = a.run_id
 LEFT JOIN queries AS q ON q.query_id = a.query_id
+LEFT JOIN timeouts AS o ON o.result_no = a.result_no
 LEFT JOIN place_counts AS p ON p.result_no = a.result_no
 LEFT JOIN reading_cost AS z ON z.result_no = a.result_no
 LEFT JOIN rule_matches AS ru ON ru.result_no = a.result_no

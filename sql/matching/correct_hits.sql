@@ -7,8 +7,8 @@ FROM (
         result_no,
         position,
         rank,
-        COALESCE(chunk_id, CAST(position AS VARCHAR)) AS chunk,
-        MIN(rank) OVER (PARTITION BY result_no, COALESCE(chunk_id, CAST(position AS VARCHAR))) AS best
+        COALESCE(chunk_id, CAST(position AS STRING)) AS chunk,
+        MIN(rank) OVER (PARTITION BY result_no, COALESCE(chunk_id, CAST(position AS STRING))) AS best
     FROM found_places
 ) AS found
 WHERE rank = best

@@ -19,7 +19,7 @@ JOIN near_hits AS n ON n.result_no = m.result_no
 WHERE m.matching = 'doc'
 
 UNION ALL
-SELECT m.result_no, s.position, s.rank, CONCAT('support ', CAST(s.support_no AS VARCHAR)), s.chunk_id
+SELECT m.result_no, s.position, s.rank, CONCAT('support ', CAST(s.support_no AS STRING)), s.chunk_id
 FROM matching AS m
 JOIN support_hits AS s ON s.result_no = m.result_no
 WHERE m.matching = 'support'

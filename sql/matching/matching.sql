@@ -26,8 +26,8 @@ undecided AS (
     FROM near_hits AS n
     LEFT JOIN complex_sets AS c
         ON  c.owner = 'hit'
-        AND c.major = CAST(n.result_no AS VARCHAR)
-        AND c.minor = CAST(n.position AS VARCHAR)
+        AND c.major = CAST(n.result_no AS STRING)
+        AND c.minor = CAST(n.position AS STRING)
     WHERE NOT n.is_placed OR c.owner IS NOT NULL
 
     UNION ALL

@@ -4,7 +4,7 @@
 -- variants: none, where no chunk and no place is expected
 --
 -- A hit that says neither its tokens nor a chunk of which the tables know them has a quarter of its characters. Sums of
--- fixed-point numbers are the same in any order.
+-- whole numbers are the same in any order.
 WITH sized AS (
     SELECT h.result_no, COALESCE(h.tokens, t.characters / CAST(4 AS DOUBLE)) AS tokens
     FROM read_hits AS h
@@ -15,7 +15,8 @@ totals AS (
     SELECT
         result_no,
         COUNT(*) = COUNT(tokens) AS sizes_known,
-        SUM(CASE WHEN tokens IS NOT NULL THEN CAST(LEAST(tokens, 1000000000000) AS DECIMAL(18, 2)) END) AS tokens
+        -- In hundredths.
+        SUM(CASE WHEN tokens IS NOT NULL THEN CAST(FLOOR(LEAST(tokens, 1e12) * 100 + 0.5) AS DECIMAL(18, 0)) END) AS tokens
     FROM sized
     GROUP BY result_no
 ),
@@ -40,7 +41,7 @@ asked AS (
 
 SELECT
     r.result_no,
-    CASE WHEN f.result_no IS NOT NULL AND t.sizes_known THEN CAST(t.tokens AS DOUBLE) END AS tokens_to_hit,
+    CASE WHEN f.result_no IS NOT NULL AND t.sizes_known THEN CAST(t.tokens AS DOUBLE) / 100 END AS tokens_to_hit,
     COALESCE(t.sizes_known, true)                                                         AS sizes_known
 FROM asked AS r
 JOIN measured_runs AS m ON m.run_id = r.run_id

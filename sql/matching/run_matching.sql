@@ -41,7 +41,7 @@ judged AS (
                 WHEN t.chunk_id IS NULL                                                        THEN 1
                 -- Known under the same name, and at another place: the id was used again.
                 WHEN t.chunker_version = k.chunker_version AND t.policy_hash = k.policy_hash
-                    THEN CASE WHEN stands_elsewhere(t.doc_id, tp.place_text, k.doc_id, kp.place_text) THEN 0 ELSE 1 END
+                    THEN CASE WHEN t.doc_id <> k.doc_id OR tp.place_text <> kp.place_text THEN 0 ELSE 1 END
                 WHEN t.spans_text = k.spans_text AND t.doc_id = k.doc_id                       THEN 1
                 ELSE 0
             END

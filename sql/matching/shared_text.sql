@@ -23,8 +23,8 @@ shared AS (
         AND (p.doc_id IS NULL OR p.doc_id = n.doc_id OR p.doc_id = n.path)
     JOIN span_pieces AS a
         ON  a.owner = 'hit'
-        AND a.major = CAST(n.result_no AS VARCHAR)
-        AND a.minor = CAST(n.position AS VARCHAR)
+        AND a.major = CAST(n.result_no AS STRING)
+        AND a.minor = CAST(n.position AS STRING)
     JOIN span_pieces AS b
         ON  b.owner = 'place'
         AND b.major = p.query_id
@@ -51,8 +51,8 @@ FROM shared AS s
 JOIN near_hits AS n ON n.result_no = s.result_no AND n.position = s.position
 JOIN sizes AS a
     ON  a.owner = 'hit'
-    AND a.major = CAST(n.result_no AS VARCHAR)
-    AND a.minor = CAST(n.position AS VARCHAR)
+    AND a.major = CAST(n.result_no AS STRING)
+    AND a.minor = CAST(n.position AS STRING)
 JOIN sizes AS b
     ON  b.owner = 'place'
     AND b.major = n.query_id

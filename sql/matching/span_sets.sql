@@ -12,8 +12,8 @@ FROM expected_spans
 UNION ALL
 SELECT
     'hit',
-    CAST(s.result_no AS VARCHAR),
-    CAST(s.position AS VARCHAR),
+    CAST(s.result_no AS STRING),
+    CAST(s.position AS STRING),
     s.axis, s.low, s.high, s.bottom, s.top
 FROM near_hits AS n
 JOIN hit_spans AS s ON s.result_no = n.result_no AND s.position = n.position

@@ -20,8 +20,8 @@ hit_kinds AS (
     FROM near_hits AS n
     JOIN kinds AS k
         ON  k.owner = 'hit'
-        AND k.major = CAST(n.result_no AS VARCHAR)
-        AND k.minor = CAST(n.position AS VARCHAR)
+        AND k.major = CAST(n.result_no AS STRING)
+        AND k.minor = CAST(n.position AS STRING)
 ),
 
 held AS (
@@ -35,7 +35,7 @@ held AS (
     JOIN place_kinds AS p ON p.query_id = h.query_id AND p.doc_id = h.path
 )
 
-SELECT result_no, query_id, position, MIN(hit_kind) AS hit_kind, MIN(place_kind) AS place_kind
-FROM held
-GROUP BY result_no, query_id, position, place
-HAVING MAX(CASE WHEN hit_kind = place_kind THEN 1 ELSE 0 END) = 0
+SELECT h.result_no, h.query_id, h.position, MIN(h.hit_kind) AS hit_kind, MIN(h.place_kind) AS place_kind
+FROM held AS h
+GROUP BY h.result_no, h.query_id, h.position, h.place
+HAVING MAX(CASE WHEN h.hit_kind = h.place_kind THEN 1 ELSE 0 END) = 0

@@ -2,4 +2,4 @@
 -- grain: per_expected_hit
 -- where: n_expected_places > 0
 -- k:     1 3 5 10
-CAST(SUM(CASE WHEN rank <= :k THEN n_places ELSE 0 END) AS DOUBLE) / MAX(n_expected_places)
+CAST(SUM(CASE WHEN rank <= :k THEN n_places ELSE 0 END) AS DOUBLE) / NULLIF(MAX(n_expected_places), 0)

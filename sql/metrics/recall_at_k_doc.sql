@@ -3,4 +3,4 @@
 -- where: n_expected_docs > 0
 -- k:     1 3 5 10
 -- if_empty: 0
-CAST(SUM(CASE WHEN is_expected_doc AND rank <= :k THEN 1 ELSE 0 END) AS DOUBLE) / MAX(n_expected_docs)
+CAST(SUM(CASE WHEN is_expected_doc AND rank <= :k THEN 1 ELSE 0 END) AS DOUBLE) / NULLIF(MAX(n_expected_docs), 0)

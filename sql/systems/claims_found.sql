@@ -4,7 +4,6 @@
 SELECT r.result_no, COUNT(*) AS n
 FROM results AS r
 JOIN claim_rules AS c ON c.query_id = r.query_id
-JOIN answers AS a ON a.result_no = r.result_no
--- As folded() makes the needles; answers are normalised.
-WHERE CONTAINS(REPLACE(LOWER(a.answer), 'ς', 'σ'), c.needle)
+JOIN folded_answers AS a ON a.result_no = r.result_no
+WHERE CONTAINS(a.answer, c.needle)
 GROUP BY r.result_no

@@ -3,19 +3,7 @@
 -- kind: table
 --
 -- All supports of one group are needed, any group is sufficient.
-WITH groups AS (
-    SELECT
-        e.id                                          AS query_id,
-        UNNEST(range(len(e.required_support_groups))) AS group_no,
-        UNNEST(e.required_support_groups)             AS members
-    FROM golden_entries
-),
-
-grouped AS (
-    SELECT DISTINCT query_id, group_no, UNNEST(members) AS support_no FROM groups
-),
-
-first_found AS (
+WITH first_found AS (
     SELECT result_no, support_no, MIN(rank) AS rank
     FROM support_hits
     GROUP BY result_no, support_no
@@ -23,14 +11,14 @@ first_found AS (
 
 sizes AS (
     SELECT query_id, group_no, COUNT(*) AS n
-    FROM grouped
+    FROM support_groups
     GROUP BY query_id, group_no
 ),
 
 whole AS (
     SELECT r.result_no, g.group_no, MAX(f.rank) AS rank
     FROM results AS r
-    JOIN grouped AS g ON g.query_id = r.query_id
+    JOIN support_groups AS g ON g.query_id = r.query_id
     JOIN first_found AS f ON f.result_no = r.result_no AND f.support_no = g.support_no
     JOIN sizes AS z ON z.query_id = g.query_id AND z.group_no = g.group_no
     GROUP BY r.result_no, g.group_no, z.n

@@ -22,7 +22,7 @@ said AS (
         CASE WHEN COUNT(tokens) = COUNT(*) THEN CAST(SUM(tokens) AS DOUBLE) END AS judge_tokens,
         -- A sum of whole numbers is the same in any order.
         CASE WHEN COUNT(cost_usd) = COUNT(*)
-             THEN CAST(SUM(CAST(cost_usd AS DECIMAL(30, 12))) AS DOUBLE) END AS judge_cost_usd
+             THEN CAST(SUM(CAST(FLOOR(cost_usd * 1e12 + 0.5) AS DECIMAL(30, 0))) AS DOUBLE) / 1e12 END AS judge_cost_usd
     FROM judgements
     GROUP BY result_no
 )

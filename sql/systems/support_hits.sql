@@ -3,11 +3,7 @@
 --          short, or not kept)
 -- kind: table
 -- variants: none, where no run is of the anchor-labelled system and no label names a support
-WITH snippets AS (
-    SELECT query_id, support_no, folded(UNNEST(snippets)) AS snippet FROM supports
-),
-
-near AS (
+WITH near AS (
     SELECT
         r.result_no,
         r.query_id,
@@ -28,7 +24,7 @@ near AS (
 worded AS (
     SELECT DISTINCT n.result_no, n.position, n.support_no
     FROM near AS n
-    JOIN snippets AS w ON w.query_id = n.query_id AND w.support_no = n.support_no
+    JOIN support_snippets AS w ON w.query_id = n.query_id AND w.support_no = n.support_no
     WHERE CONTAINS(n.text, w.snippet)
 )
 

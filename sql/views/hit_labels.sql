@@ -28,7 +28,7 @@ WITH labelled AS (
     JOIN hits AS h ON h.result_no = d.result_no AND h.position = d.position
 
     UNION
-    SELECT result_no, position, 'support', CONCAT('support ', CAST(support_no AS VARCHAR)), true
+    SELECT result_no, position, 'support', CONCAT('support ', CAST(support_no AS STRING)), true
     FROM support_hits
 
     UNION

@@ -23,7 +23,7 @@ from kbeval.engine.session import Session
 from kbeval.render.table import Column, render
 from kbeval.scoring.aggregate import aggregate_runs, run_totals
 from kbeval.scoring.scorer import open_scoring
-from tests.bench import chunkers, plain_scorer, pooling, reports, sending, start_up
+from tests.bench import chunkers, plain_scorer, pooling, reports, sending, start_up, ways_in
 from tests.bench.data import make_database, make_history
 from tests.bench.traces import make_traces
 
@@ -40,6 +40,7 @@ def main() -> None:
         grounded(folder)
         history(folder)
         kernel(folder)
+        ways_in_tables(folder)
         chunkers.report_on(folder / "chunkers")
         live(folder / "live")
         table(
@@ -60,6 +61,16 @@ def labelling(folder: Path) -> None:
         ["what", "seconds", "ratio"],
         [["score all runs", f"{scored:.1f}", "1.0"], ["pool", f"{pooled:.1f}", f"{pooled / scored:.2f}"]],
     )
+
+
+# --- without a database: tables, files --------------------------------------------------------------------
+
+
+def ways_in_tables(folder: Path) -> None:
+    for name, (queries, hits, _) in ways_in.SIZES.items():
+        title = f"kbeval.evaluate: {queries:,} queries × {hits:,} hits, conversion included"
+        table(title, ["what", "seconds", "peak MB", "ratio"], ways_in.evaluate_rows(folder, name))
+    table("kbeval trec, the whole command", ["what", "seconds", "ratio"], ways_in.trec_rows(folder))
 
 
 # --- live: requests to a server -------------------------------------------------------------------------

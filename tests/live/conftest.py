@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import sqlite3
@@ -11,9 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
+from kbeval.cli import run
 from tests.support.live_server import LiveServer
 
 TARGET = """
@@ -63,7 +67,19 @@ class Place:
         )
 
     def run(self, *words: str, **environment: str) -> tuple[int, str, str]:
-        """Exit code, stdout and stderr of a command."""
+        """Exit code, stdout and stderr of a command, in this process: starting another one takes longer than most."""
+        with (
+            contextlib.chdir(self.folder),
+            patch.dict(os.environ, environment),
+            contextlib.redirect_stdout(io.StringIO()) as out,
+            contextlib.redirect_stderr(io.StringIO()) as err,
+        ):
+            code = run(list(words))
+        assert "Traceback" not in err.getvalue(), err.getvalue()
+        return code, out.getvalue(), err.getvalue()
+
+    def run_apart(self, *words: str, **environment: str) -> tuple[int, str, str]:
+        """The same in a process of its own."""
         process = self.start(*words, **environment)
         out, err = process.communicate(timeout=120)
         assert "Traceback" not in err, err

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
@@ -18,7 +19,9 @@ from tests.support.live_server import LiveServer
 
 def test_a_run_holds_what_the_expressions_found(place: Place, server: LiveServer) -> None:
     place.http(server.url)
-    code, out, err = place.run("run", "--run-id", "r1", "--k", "3", "--suite", "nightly", "--description", "first try")
+    code, out, err = place.run_apart(
+        "run", "--run-id", "r1", "--k", "3", "--suite", "nightly", "--description", "first try"
+    )
     assert (code, out) == (0, "r1\n")
     assert "stored run r1: 5 queries, 0 errors" in err
     rows = place.results("r1")
@@ -303,6 +306,7 @@ def test_ctrl_c_stops_sending_and_says_how_to_resume(place: Place, server: LiveS
     assert process.returncode == 130, err
     assert "interrupted" in err
     assert "continue with 'kbeval run --resume r'" in err
+    assert not (place.folder / "kb.db-journal").exists()
     sent = server.counts()["requests"] - before
     # What was in flight was waited for and is stored.
     assert place.rows("SELECT COUNT(*) FROM kbeval_attempts WHERE error_kind IS NULL") == [(sent,)]
@@ -311,6 +315,30 @@ def test_ctrl_c_stops_sending_and_says_how_to_resume(place: Place, server: LiveS
     assert place.run("run", "--resume", "r")[0] == 0
     assert server.counts()["requests"] - before == 200
     assert len(place.results("r")) == 200
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="finds child processes by /proc")
+def test_if_the_process_with_the_database_ends_the_run_stops_and_can_be_resumed(
+    place: Place, server: LiveServer
+) -> None:
+    place.golden(60)
+    place.http(server.url)
+    server.set(delay=0.1)
+    before = server.counts()["requests"]
+    process = place.start("run", "--run-id", "r", "--concurrency", "4")
+    while server.counts()["requests"] < before + 12:
+        time.sleep(0.02)
+    for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        os.kill(int(child), signal.SIGKILL)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 2, err
+    assert "Traceback" not in err
+    assert "cannot be written" in err
+    server.set(delay=0)
+    assert place.run("run", "--resume", "r")[0] == 0
+    assert len(place.results("r")) == 60
+    # What was in flight, or not committed, was sent again; nothing else.
+    assert server.counts()["requests"] - before <= 60 + 4
 
 
 def test_repetitions_know_each_other(place: Place, server: LiveServer) -> None:

@@ -65,7 +65,7 @@ response = {{ hits = "results[*].id", answer = "answer" }}
             ["run", "--dry-run", "--target", "login"],
             ["run", "--run-id", "login", "--target", "login", "--verbose", "--max-errors", "100%"],
         ):
-            code, out, err = place.run(*words, **environment)
+            code, out, err = place.run_apart(*words, **environment)
             assert code == 0, err
             said += [out, err]
         everything = f"{TOKEN} {KEY} {LITERAL}"

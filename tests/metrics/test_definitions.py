@@ -14,7 +14,7 @@ from kbeval.metrics.definitions import definitions_hash
 from kbeval.util import numbers
 
 # What no number is made by: comparisons, questions, checks, and what is kept or written for later.
-OTHERS = {"checks", "compare", "kept", "schema", "views"}
+OTHERS = {"checks", "compare", "frames", "kept", "pool", "schema", "views"}
 
 
 @pytest.fixture
@@ -69,10 +69,11 @@ def test_what_no_number_is_made_by_does_not_change_it(sql: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "name", "value"),
     [
-        (catalogue, "AGGREGATIONS", {**catalogue.AGGREGATIONS, "percentiles": ("QUANTILE_DISC({}, 0.5)",)}),
+        (catalogue, "AGGREGATIONS", {**catalogue.AGGREGATIONS, "percentiles": ("SUM({value})",)}),
         (catalogue, "SCORED", "COUNT({})"),
         (numbers, "SCALE", 12),
-        (numbers, "FIXED_POINT", "DECIMAL(38, 15)"),
+        (numbers, "SUMMABLE", "{value}"),
+        (numbers, "WHOLE", "ROUND({value})"),
         (numbers, "LARGEST", 1e12),
         (numbers, "DECIMALS", 3),
         (numbers, "TIE", 1),

@@ -35,16 +35,6 @@ def test_every_relation_says_what_it_is_and_names_its_columns() -> None:
         assert any(line.startswith("-- columns:") for line in lines), relation.name
 
 
-def test_after_the_facts_no_dialect_is_used() -> None:
-    """Matches, grains and metrics keep to SQL that other engines run as it stands."""
-    forbidden = ("list_", "unnest", "json", "::", "[", "len(", "struct", "lambda", "exclude")
-    for layer in ("matching", "grains", "metrics", "totals", "compare", "views", "former"):
-        for path in (sql_folder() / layer).glob("*.sql"):
-            code = "\n".join(line.partition("--")[0] for line in path.read_text().splitlines()).lower()
-            for word in forbidden:
-                assert word not in code, f"{path.name} uses {word}"
-
-
 @pytest.fixture
 def three(workspace: Workspace) -> Workspace:
     workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": [f"c{n}"], "category": "a"} for n in (1, 2, 3)))

@@ -18,7 +18,7 @@ from tests.cli.test_cli import call, refused
 from tests.support.workspace import Workspace, answer, hits
 
 OWN = {
-    "ndcg_at_k": "MAX(CASE WHEN rank <= :k THEN 1 ELSE 0 END)",
+    "gain_at_k": "MAX(CASE WHEN rank <= :k THEN 1 ELSE 0 END)",
     "recall_at_k": "MAX(CASE WHEN rank <= :k THEN 1 ELSE 0 END)",
     "depth": "MAX(CASE WHEN rank <= :k THEN 1 ELSE 0 END)",
     "depth_at_k": "MAX(CASE WHEN rank <= :k THEN 1 ELSE 0 END)",
@@ -217,8 +217,8 @@ def test_comparing_one_metric_takes_every_k_or_the_one_that_is_named(answered: W
 def test_own_metrics_are_printed_short_too(
     answered: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "kbeval.toml").write_text(f'[metrics]\nndcg_at_k = "{OWN["ndcg_at_k"]}"\n')
-    assert "ndcg@5" in call(capsys, "score", "--all")[1]
-    assert "ndcg@5" in call(capsys, "compare", "a", "b")[1]
-    assert "ndcg@5" in call(capsys, "history", "ndcg@5")[1]
-    assert call(capsys, "gate", "latest", "--min", "ndcg@5=0")[0] == 0
+    (tmp_path / "kbeval.toml").write_text(f'[metrics]\ngain_at_k = "{OWN["gain_at_k"]}"\n')
+    assert "gain@5" in call(capsys, "score", "--all")[1]
+    assert "gain@5" in call(capsys, "compare", "a", "b")[1]
+    assert "gain@5" in call(capsys, "history", "gain@5")[1]
+    assert call(capsys, "gate", "latest", "--min", "gain@5=0")[0] == 0

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from kbeval.cli import run
 from tests.bench.reports import make_texts
-from tests.report.hostile import ALL, RUN_A, RUN_B, make_hostile
+from tests.report.hostile import RUN_A, RUN_B, make_hostile
 from tests.support.browser import accessibility_faults, browser  # noqa: F401  (a fixture)
 
 # What each page is called in these tests.
@@ -142,7 +142,9 @@ def test_nothing_that_data_says_is_markup(opened: Open) -> None:
     assert shown.get_by_text("\\u202e").count() > 1
     assert shown.get_by_text("👩‍👩‍👧‍👦").count() > 1
     assert shown.get_by_text("of 100,000 characters").count() > 0
-    assert ALL
+    judged = shown.locator(".judged")
+    expect(judged).to_contain_text("correctness 3")
+    assert [text.split(":")[0].split()[-1] for text in judged.locator("li").all_inner_texts()] == ["supported"] * 2
 
 
 def test_search_filters_and_order_choose_from_the_list(opened: Open) -> None:

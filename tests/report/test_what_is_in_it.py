@@ -20,6 +20,7 @@ from kbeval.report.differences import MOST_WORDS, ONLY_HERE, SAME, word_differen
 from kbeval.report.marks import Shared, common_lines, found_words, marked_ranges
 from kbeval.report.texts import Texts, link, segments
 from kbeval.util.text import readable
+from tests.bench.reports import make_texts
 from tests.report.hostile import EVERY, LONG
 from tests.support.workspace import Workspace, answer, hits
 
@@ -128,6 +129,21 @@ def test_where_it_is_written(in_demo: Path, capsys: pytest.CaptureFixture[str]) 
     assert {name: Path(name).read_bytes() for name in before} == before
 
 
+def test_a_thousand_queries_take_about_a_megabyte(tmp_path: Path) -> None:
+    make_texts(tmp_path, 1_000)
+    files = ["--db", str(tmp_path / "kb.db"), "--golden", str(tmp_path / "golden.json")]
+    assert run(["report", "a", "b", *files, "-o", "r.html"]) == 0
+    assert Path("r.html").stat().st_size < 1_100_000
+    data = data_of(Path("r.html"))
+    assert len(data["queries"]) == 1_000
+    assert all(len(hits_of(data, side)) == 10 for view in data["queries"] for side in view["sides"])
+    # Each text once, and all of it.
+    assert len(set(data["texts"])) == len(data["texts"])
+    assert sum(len(text) == 500 for text in data["texts"]) > 1_990
+    text = Path("r.html").read_text()
+    assert re.search(r"Without JavaScript this page shows \d+ of 1,000 queries in full, and lists 500", text)
+
+
 def test_it_is_opened_in_the_browser_of_the_system(in_demo: Path) -> None:
     browser = in_demo / "browser"
     browser.write_text('#!/bin/sh\nprintf %s "$1" > opened\n')
@@ -209,6 +225,32 @@ def test_runs_with_little_in_them(workspace: Workspace, tmp_path: Path, capsys: 
     assert "hits_top_k is not a list" in capsys.readouterr().err
     assert run(["report", "broken", *files, "--skip-bad-rows"]) == 0
     assert run(["report", "some", "broken", *files, "--skip-bad-rows", "--slices", "category"]) == 0
+
+
+def test_a_history_shows_what_changed_and_what_does_not_settle(workspace: Workspace) -> None:
+    workspace.add_golden(
+        {"id": "flaky", "expected_chunk_ids": ["c1"]},
+        {"id": "lost", "query": "Where is it?", "expected_chunk_ids": ["c2"], "category": "places"},
+    )
+    for day, chunk in enumerate(("c1", "x", "c1", "c1"), start=1):
+        rows = {"flaky": {"hits_top_k": hits(chunk)}, "lost": {"hits_top_k": hits("y")}}
+        workspace.add_run(f"run{day}", rows, created_at=f"2026-01-0{day}", chunker="md@2" if day == 4 else "md@1")
+    files = ["--db", str(workspace.db), "--golden", str(workspace.golden)]
+    assert run(["score", "--all", *files]) == 0
+    assert run(["report", "--history", "mrr", *files, "-o", "h.html"]) == 0
+    text = Path("h.html").read_text()
+    flaky, never = text.partition("Found, lost and found again")[2].split("Never found")
+    assert re.search(r'<th scope="row">suite</th><td>flaky</td><td>what is flaky\?</td><td>4</td><td>3</td>', flaky)
+    assert "lost</td>" not in flaky
+    assert re.search(r'<th scope="row">lost</th><td>Where is it\?</td><td>places</td><td>4</td>', never)
+    # One mark where the chunker changed, at the place of the fourth of four runs, and a line of the table.
+    assert text.count('<line class="change') == 1
+    assert re.search(r'<line class="change \w+" x1="87.5%"', text)
+    assert "chunker_version md@1 → md@2" in text
+    # The four values, and the lines between those that compare.
+    assert text.count('<circle class="series s0" cx=') == 4
+    assert run(["report", "--history", "mrr", *files, "-o", "h.html", "--redact", "--suite", "suite"]) == 0
+    assert "Where is it?" not in Path("h.html").read_text()
 
 
 # --- parts -----------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def expressions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Expression
     """Over one session with two runs, in which nothing is ever computed."""
     workspace = filled(Workspace(tmp_path_factory.mktemp("expressions")))
     with open_scoring(workspace.db, workspace.golden, None, ScoreOptions()) as scoring:
-        scoring.session.need("per_query", "per_hit", "per_expected_hit")
+        scoring.session.need("per_query", "per_hit", "per_expected_hit", "per_label", "per_piece")
         yield Expressions(scoring.session)
 
 

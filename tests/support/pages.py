@@ -171,6 +171,8 @@ def _run_line(line: str, printed: str) -> None:
         assert sign == "<"
         with closing(sqlite3.connect(database)) as connection, connection:
             connection.executescript(Path(script).read_text(encoding="utf-8"))
+    elif program == "python":
+        subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
     elif program == "kbeval":
         _, seen = kbeval(*arguments)
         if printed:

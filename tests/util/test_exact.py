@@ -26,13 +26,17 @@ from tests.oracles import matching_oracle
     ],
 )
 def test_means_are_rounded_half_away_from_zero(total: str, count: int, value: float) -> None:
-    assert rounded_mean(Decimal(total), count) == value
+    assert rounded_mean(int(Decimal(total).scaleb(15)), count) == value
+
+
+def in_units(value: float) -> int:
+    return int(Decimal(value).quantize(Decimal("1e-15")).scaleb(15))
 
 
 @given(st.lists(st.tuples(st.integers(0, 10), st.integers(1, 10)), min_size=1, max_size=300))
 def test_fixed_point_sums_round_as_exact_fractions_do(pairs: list[tuple[int, int]]) -> None:
     """Each value is a float first and has 15 decimals then; the mean still rounds as if it were exact."""
-    total = sum((Decimal(a / b).quantize(Decimal("1e-15")) for a, b in pairs), Decimal(0))
+    total = sum(in_units(a / b) for a, b in pairs)
     exact = sum((Fraction(a, b) for a, b in pairs), Fraction(0)) / len(pairs)
     assert rounded_mean(total, len(pairs)) == matching_oracle.rounded(exact)
 
@@ -40,7 +44,7 @@ def test_fixed_point_sums_round_as_exact_fractions_do(pairs: list[tuple[int, int
 def test_a_tie_of_thirds_rounds_up_though_its_float_lies_below() -> None:
     # Twenty thousand queries, (1/3 + 2/3) once: the mean is exactly 0.00005.
     values = [1 / 3, 2 / 3, *[0.0] * 19_998]
-    total = sum((Decimal(value).quantize(Decimal("1e-15")) for value in values), Decimal(0))
+    total = sum(map(in_units, values))
     assert rounded_mean(total, len(values)) == 0.0001
 
 

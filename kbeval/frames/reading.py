@@ -1,0 +1,160 @@
+"""Runs and judgements as callers have them: tables of any library, dictionaries, TREC files. All become Polars frames.
+
+A table is anything with the Arrow C stream or the dataframe interchange protocol, so pandas, PyArrow, DuckDB and others
+are read without being imported.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from kbeval.errors import UsageError
+from kbeval.frames.ranking import DOC, GRADE, QUERY, SCORE
+from kbeval.frames.trec_files import read_trec_qrels, read_trec_run
+from kbeval.util.numbers import MAX_GRADE
+from kbeval.util.text import cut
+
+# By column, in the order in which they are looked for.
+_NAMES = {
+    QUERY: (QUERY, "qid", "q_id", "query-id", "queryid", "topic", "query"),
+    DOC: (DOC, "docno", "docid", "chunk_id", "corpus-id", "corpus_id", "pid", "doc"),
+    SCORE: (SCORE, "sim", "similarity"),
+    GRADE: (GRADE, "relevance", "rel", "label", "qrel", SCORE),
+}
+
+
+class RunTable(NamedTuple):
+    """A run: query_id, doc_id, score; and its queries without documents, which only a dictionary can have."""
+
+    frame: pl.DataFrame
+    empty: Sequence[str] = ()
+
+
+def read_run(source: Any, what: str = "the run") -> RunTable:  # noqa: ANN401  (whatever holds a run)
+    """Read a run: a table, `{query: {document: score}}`, or the path of a TREC run file."""
+    if isinstance(source, RunTable):
+        return source
+    if isinstance(source, str | os.PathLike):
+        return RunTable(read_trec_run(source).frame)
+    if isinstance(source, Mapping):
+        frame = _from_dictionary(source, SCORE, what)
+        return RunTable(_checked(frame, SCORE, what), [str(query) for query, docs in source.items() if not docs])
+    return RunTable(_checked(_from_table(source, (QUERY, DOC, SCORE), what), SCORE, what))
+
+
+def read_qrels(source: Any, what: str = "the qrels") -> pl.DataFrame:  # noqa: ANN401  (whatever holds judgements)
+    """Read judgements, in the same ways: query_id, doc_id, grade."""
+    if isinstance(source, str | os.PathLike):
+        return read_trec_qrels(source)
+    if isinstance(source, Mapping):
+        frame = _from_dictionary(source, GRADE, what)
+    else:
+        frame = _from_table(source, (QUERY, DOC, GRADE), what)
+    frame = _checked(frame, GRADE, what)
+    if frame.height and not frame.select((pl.col(GRADE).abs() <= MAX_GRADE).all()).item():
+        msg = f"{what} has a grade beyond {MAX_GRADE:,}"
+        raise UsageError(msg)
+    return frame
+
+
+def is_many(source: Any) -> bool:  # noqa: ANN401  (whatever holds runs)
+    """Is it a dictionary of runs by name, and not the dictionary of one run?"""
+    if not isinstance(source, Mapping) or not source:
+        return False
+    values = list(source.values())
+    if any(not isinstance(value, Mapping) for value in values):
+        return True
+    # The values of one run's dictionary are numbers by document.
+    return any(isinstance(inner, Mapping) for value in values for inner in value.values())
+
+
+def _from_dictionary(source: Mapping[Any, Any], number: str, what: str) -> pl.DataFrame:
+    docs: list[Any] = []
+    numbers: list[Any] = []
+    for query, found in source.items():
+        if not isinstance(found, Mapping):
+            msg = f"{what}: the value of {cut(str(query), 60)!r} must be a dictionary of documents"
+            raise UsageError(msg)
+        docs.extend(found.keys())
+        numbers.extend(found.values())
+    each = np.repeat(np.arange(len(source)), [len(found) for found in source.values()])
+    try:
+        names = pl.Series(QUERY, list(map(str, source)), dtype=pl.String)
+        return pl.DataFrame(
+            {
+                QUERY: names.gather(each),
+                DOC: pl.Series(docs, dtype=pl.String)
+                if all(type(doc) is str for doc in docs)
+                else list(map(str, docs)),
+                number: pl.Series(numbers, dtype=pl.Float64, strict=True)
+                if all(type(value) is float for value in numbers)
+                else pl.Series([_number(value) for value in numbers], dtype=pl.Float64),
+            }
+        )
+    except (TypeError, ValueError, UnicodeEncodeError, pl.exceptions.PolarsError) as error:
+        msg = f"{what}: each document must map to a number: {str(error).splitlines()[0]}"
+        raise UsageError(msg) from error
+
+
+def _number(value: Any) -> float:  # noqa: ANN401
+    if isinstance(value, str | bytes | bool) or value is None:
+        msg = f"{value!r} is not a number"
+        raise TypeError(msg)
+    return float(value)
+
+
+def _from_table(source: Any, wanted: Sequence[str], what: str) -> pl.DataFrame:  # noqa: ANN401
+    if isinstance(source, pl.LazyFrame):
+        source = source.collect()
+    if not isinstance(source, pl.DataFrame):
+        try:
+            if hasattr(source, "__arrow_c_stream__"):
+                source = pl.DataFrame(source)
+            elif hasattr(source, "__dataframe__"):
+                source = pl.from_dataframe(source)
+            else:
+                msg = (
+                    f"{what} is {type(source).__name__}; pass a table (Polars, pandas, Arrow), a dictionary"
+                    " {query: {document: number}}, or the path of a TREC file"
+                )
+                raise UsageError(msg)
+        except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+            msg = f"{what} cannot be read as a table: {str(error).splitlines()[0]}"
+            raise UsageError(msg) from error
+    frame: pl.DataFrame = source
+    return frame.select(_column(frame, name, what).alias(name) for name in wanted)
+
+
+def _column(frame: pl.DataFrame, name: str, what: str) -> pl.Expr:
+    found = next((known for known in _NAMES[name] if known in frame.columns), None)
+    if found is None:
+        has = cut(", ".join(frame.columns), 100) or "none"
+        msg = f"{what} has no column {name} (or {', '.join(_NAMES[name][1:])}); its columns: {has}"
+        raise UsageError(msg)
+    kind = frame.schema[found]
+    if name in (SCORE, GRADE):
+        if not kind.is_numeric():
+            msg = f"the column {found} of {what} is {kind}, not numbers"
+            raise UsageError(msg)
+        return pl.col(found).cast(pl.Float64)
+    if not (kind.is_integer() or kind in (pl.String, pl.Categorical, pl.Enum)):
+        msg = f"the column {found} of {what} is {kind}; ids must be text or whole numbers"
+        raise UsageError(msg)
+    return pl.col(found).cast(pl.String)
+
+
+def _checked(frame: pl.DataFrame, number: str, what: str) -> pl.DataFrame:
+    """Refuse rows without an id or without a number."""
+    for name in frame.columns:
+        bad = frame[name].null_count()
+        if name == number:
+            bad += int(frame[name].is_nan().sum())
+        if bad:
+            msg = f"{what} has {bad:,} rows without {'a' if name == number else 'an'} {name}"
+            raise UsageError(msg)
+    return frame

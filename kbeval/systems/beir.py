@@ -1,0 +1,191 @@
+"""BEIR: a folder with `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`. A passage is a document with one chunk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kbeval.errors import KbevalError, UsageError
+from kbeval.systems.json_lines import ImportFaultError, id_of, objects, read_text
+from kbeval.systems.knowledge import Knowledge
+from kbeval.systems.tool_files import read_json, written_at
+from kbeval.systems.tool_rows import ToolRun, safe_part
+
+CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
+CHUNKER = "beir"
+_HEADS = ("query-id", "query_id", "qid")
+
+
+@dataclass(frozen=True)
+class Beir:
+    """What a folder holds."""
+
+    golden: list[dict[str, Any]]
+    knowledge: Knowledge
+    n_passages: int
+    n_unjudged: int
+
+
+def read_beir(folder: Path, split: str | None = None) -> Beir:
+    """Read a folder. `split`: the name of a file in qrels/; by default test, or the only one."""
+    if not folder.is_dir():
+        msg = f"{folder} is not a folder with {CORPUS}, {QUERIES} and {QRELS}/"
+        raise UsageError(msg)
+    judged = _qrels(_qrels_file(folder, split))
+    questions = dict(_questions(folder / QUERIES))
+    golden = []
+    if unknown := [query_id for query_id in judged if query_id not in questions]:
+        msg = f"{folder / QUERIES} lacks {len(unknown):,} of the judged queries, the first is {unknown[0]!r}"
+        raise KbevalError(msg)
+    for query_id, grades in judged.items():
+        relevant = [passage for passage, grade in grades.items() if grade > 0]
+        entry: dict[str, Any] = {"id": query_id, "query": questions[query_id]["text"], "expected_chunk_ids": relevant}
+        entry |= {"expected_doc_ids": relevant} if relevant else {}
+        if metadata := questions[query_id].get("metadata"):
+            entry["metadata"] = metadata
+        # What a grade adds to that: a judged passage that is not relevant, or more than one degree of relevance.
+        if any(grade != 1 for grade in grades.values()):
+            entry["relevance"] = grades
+        golden.append(entry)
+    n_passages = sum(1 for _ in _passages(folder / CORPUS))
+    created = written_at(folder / CORPUS)
+    knowledge = Knowledge(
+        ((name, name, title or None) for name, title, _ in _passages(folder / CORPUS)),
+        (
+            (name, name, text, _headings(title), _whole(text), max(1, len(text) // 4), CHUNKER, "", "[]", created)
+            for name, title, text in _passages(folder / CORPUS)
+        ),
+    )
+    return Beir(golden, knowledge, n_passages, len(questions) - len(judged))
+
+
+def _headings(title: str) -> str:
+    return json.dumps([title] if title else [], ensure_ascii=False)
+
+
+def _whole(text: str) -> str:
+    return json.dumps([{"kind": "char", "start": 0, "end": len(text)}]) if text else "[]"
+
+
+def _qrels_file(folder: Path, split: str | None) -> Path:
+    files = {path.stem: path for path in sorted((folder / QRELS).glob("*.tsv"))}
+    if not files:
+        msg = f"{folder / QRELS} has no judgements (*.tsv)"
+        raise UsageError(msg)
+    wanted = split or ("test" if "test" in files else next(iter(files)) if len(files) == 1 else "")
+    if wanted not in files:
+        msg = f"{folder / QRELS} has {', '.join(files)}; name one of them with --split"
+        raise UsageError(msg)
+    return files[wanted]
+
+
+def _qrels(path: Path) -> dict[str, dict[str, int]]:
+    """Query → passage → grade: three columns with a header, or four as in TREC."""
+    faults: list[str] = []
+    found: dict[str, dict[str, int]] = {}
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        cells = line.rstrip("\r").split("\t")
+        if cells == [""] or (number == 1 and cells[0].lower() in _HEADS):
+            continue
+        if len(cells) == 4:
+            del cells[1]
+        try:
+            query_id, passage, grade = cells
+            grades = found.setdefault(query_id, {})
+            if not query_id or not passage:
+                faults.append(f"line {number}: an id is empty")
+            elif passage in grades:
+                faults.append(f"line {number}: {passage!r} is judged twice for query {query_id!r}")
+            else:
+                grades[passage] = int(grade)
+        except ValueError:
+            faults.append(f"line {number}: must be query, passage and a whole number, with tabs between them")
+    if faults:
+        raise ImportFaultError(path, faults, has_rows=bool(found))
+    return found
+
+
+def _questions(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for _, found in _checked(path, ("text",)):
+        yield str(id_of(found["_id"])), found
+
+
+def _passages(path: Path) -> Iterator[tuple[str, str, str]]:
+    """Id, title and text of each passage; the text begins with the title, as BEIR's retrievers see it."""
+    for _, found in _checked(path, ("text",)):
+        title, text = str(found.get("title") or ""), str(found["text"])
+        yield str(id_of(found["_id"])), title, f"{title}\n{text}" if title else text
+
+
+def _checked(path: Path, needs: tuple[str, ...]) -> Iterator[tuple[int, dict[str, Any]]]:
+    faults: list[str] = []
+    seen: set[str] = set()
+    for number, found in objects(path, faults):
+        name = id_of(found.get("_id"))
+        missing = [need for need in needs if not isinstance(found.get(need), str)]
+        if name is None or missing:
+            faults.append(f"line {number}: has no {'_id' if name is None else missing[0]}")
+        elif name in seen:
+            faults.append(f"line {number}: duplicate _id {name!r}")
+        else:
+            seen.add(name)
+            yield number, found
+    if faults:
+        raise ImportFaultError(path, faults, has_rows=bool(seen))
+
+
+# --- runs --------------------------------------------------------------------------------------------------
+
+
+def read_run(path: Path, run_id: str | None = None, suite: str = "beir") -> ToolRun:
+    """A ranking per query: `{query: {passage: score}}` in JSON, or a run file of TREC. Sorted as trec_eval sorts."""
+    scores = _json_run(path) if path.suffix.lower() == ".json" else _trec_run(path)
+    run = ToolRun("beir", run_id or safe_part(path.stem), suite, written_at(path), {"chunker_version": CHUNKER})
+    for query_id, of_query in scores.items():
+        # By score, then by id, both descending.
+        ranking = sorted(of_query.items(), key=lambda pair: (pair[1], pair[0]), reverse=True)
+        hits = [
+            {"rank": rank, "chunk_id": passage, "doc_id": passage, "score": score}
+            for rank, (passage, score) in enumerate(ranking, start=1)
+        ]
+        run.add(query_id, {"hits_top_k": hits, "answer": None})
+    return run
+
+
+def _json_run(path: Path) -> dict[str, dict[str, float]]:
+    found = read_json(path)
+    if not isinstance(found, dict) or not all(isinstance(of_query, dict) for of_query in found.values()):
+        msg = f"{path}: is not an object of the form {{query: {{passage: score}}}}"
+        raise KbevalError(msg)
+    for query_id, of_query in found.items():
+        for passage, score in of_query.items():
+            if isinstance(score, bool) or not isinstance(score, int | float):
+                msg = f"{path}: the score of passage {passage!r} for query {query_id!r} is not a number"
+                raise KbevalError(msg)
+    return found
+
+
+def _trec_run(path: Path) -> dict[str, dict[str, float]]:
+    faults: list[str] = []
+    found: dict[str, dict[str, float]] = {}
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        cells = line.split()
+        if not cells or line.startswith("#"):
+            continue
+        try:
+            query_id, _, passage, _, score, *_ = cells
+            of_query = found.setdefault(query_id, {})
+            if passage in of_query:
+                faults.append(f"line {number}: {passage!r} stands twice in the ranking of query {query_id!r}")
+            value = float(score)
+            if not abs(value) < 1e300:
+                faults.append(f"line {number}: the score {score!r:.40} is not a finite number")
+            of_query[passage] = value
+        except ValueError:
+            faults.append(f"line {number}: must be query, Q0, passage, rank, score and the name of the run")
+    if faults:
+        raise ImportFaultError(path, faults, has_rows=bool(found))
+    return found

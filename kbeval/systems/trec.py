@@ -1,0 +1,203 @@
+"""TREC files and stored runs: run files become runs, judgements become golden entries, and runs become run files.
+
+What TREC calls a document is a chunk and a document here: both ids are its number.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from kbeval.errors import UsageError
+from kbeval.frames.ranking import DOC, GRADE, QUERY, refuse_repeats
+from kbeval.frames.trec_files import read_trec_lines, read_trec_qrels
+from kbeval.storage.options import ReadOptions
+from kbeval.storage.runs import find_run
+from kbeval.storage.source import open_source
+from kbeval.systems import ImportedRun
+from kbeval.systems.json_lines import ImportFaultError, id_of, read_text, written
+from kbeval.util.text import counted, cut
+
+SYSTEM = "trec"
+
+
+def read_run_file(path: Path, run_id: str | None = None, suite: str = SYSTEM) -> ImportedRun:
+    """Read a run file as a run; its id is the name of the file without ending, unless one is given.
+
+    Ranks are those of trec_eval: by score in single precision, then by document id, both descending. Where the file has
+    another rank, another second column or several tags, the hits keep them.
+    """
+    name = path.name.rpartition(".")[0] or path.name if run_id is None else run_id
+    if id_of(name) is None:
+        msg = f"{name!r} cannot be the id of a run; use --run-id"
+        raise UsageError(msg)
+    lines = read_trec_lines(path)
+    refuse_repeats(lines.select(pl.col("query").alias(QUERY), pl.col("document").alias(DOC)), str(path))
+    tag = lines["tag"][0] if lines.height else None
+    ranked = lines.sort(
+        "query", pl.col("score").cast(pl.Float32) + pl.lit(0.0, pl.Float32), "document", descending=[False, True, True]
+    )
+    rows: dict[str, list[dict[str, Any]]] = {}
+    faults = []
+    for query, second, doc, rank, score, own_tag in ranked.iter_rows():
+        hits = rows.setdefault(query, [])
+        hit: dict[str, Any] = {"rank": len(hits) + 1, "chunk_id": doc, "doc_id": doc, "score": score}
+        if rank != str(hit["rank"]):
+            hit["trec_rank"] = rank
+        if second != "Q0":
+            hit["trec_iter"] = second
+        if own_tag != tag:
+            hit["trec_tag"] = own_tag
+        if id_of(doc) is None or id_of(query) is None:
+            faults.append(f"query {cut(query, 60)!r}, document {cut(doc, 60)!r}: not an id")
+        if score in (float("inf"), float("-inf")):
+            faults.append(f"query {cut(query, 60)!r}, document {cut(doc, 60)!r}: the score is infinite")
+        hits.append(hit)
+    if faults:
+        raise ImportFaultError(path, faults, has_rows=True)
+    moment = datetime.fromtimestamp(path.stat().st_mtime, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    texts = [(query, written({"query_id": query, "hits_top_k": hits})) for query, hits in rows.items()]
+    config: dict[str, Any] = {} if tag is None else {"trec_tag": tag}
+    warnings = [] if rows else [f"{path} contains no results"]
+    return ImportedRun(name, suite, SYSTEM, config, texts, moment, warnings)
+
+
+@dataclass(frozen=True)
+class GoldenEntries:
+    """Judgements as golden entries, and what could not be kept."""
+
+    entries: Sequence[Mapping[str, Any]]
+    notes: Sequence[str]
+
+    def text(self, ending: str) -> str:
+        """A golden file: a list, one entry per line, which is JSON and YAML; for .jsonl the entries alone."""
+        lines = [json.dumps(entry, ensure_ascii=False) for entry in self.entries]
+        if ending == ".jsonl":
+            return "".join(f"{line}\n" for line in lines)
+        return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
+
+
+def read_qrels_file(path: Path, queries: Path | None = None) -> GoldenEntries:
+    """Read judgements as golden entries, by query id. `queries`: their texts, `id TAB text` per line."""
+    frame = read_trec_qrels(path)
+    refuse_repeats(frame, str(path))
+    texts = {} if queries is None else _query_texts(queries)
+    notes = []
+    if negative := frame.filter(pl.col(GRADE) < 0).height:
+        notes.append(f"{counted(negative, 'judgement')} with a negative grade left out: for trec_eval, not judged")
+    grades: dict[str, dict[str, int]] = {}
+    kept = frame.filter(pl.col(GRADE) >= 0).sort(QUERY, GRADE, DOC, descending=[False, True, False])
+    for query, doc, grade in kept.iter_rows():
+        grades.setdefault(query, {})[doc] = int(grade)
+    entries = []
+    for query, found in grades.items():
+        entry: dict[str, Any] = {"id": query, "query": texts.get(query, query), "relevance": found}
+        # An empty list would say that the system should refuse.
+        if relevant := [doc for doc, grade in found.items() if grade > 0]:
+            entry["expected_doc_ids"] = relevant
+        entries.append(entry)
+    untold = sum(query not in texts for query in grades)
+    if untold:
+        what = counted(untold, "query", "queries")
+        notes.append(f"{what} without a text: the id stands in its place; use --queries FILE (id, tab, text)")
+    if unused := len(texts.keys() - grades.keys()):
+        notes.append(f"{counted(unused, 'query', 'queries')} of {queries} without judgements left out")
+    return GoldenEntries(entries, notes)
+
+
+def _query_texts(path: Path) -> dict[str, str]:
+    faults, found = [], {}
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        query, tab, text = line.rstrip("\r").partition("\t")
+        if not tab or not query.strip() or not text.strip():
+            faults.append(f"line {number}: must be an id, a tab and the text of the query")
+        elif query.strip() in found:
+            faults.append(f"line {number}: {cut(query.strip(), 60)!r} has a text already")
+        else:
+            found[query.strip()] = text.strip()
+    if faults:
+        raise ImportFaultError(path, faults, has_rows=bool(found))
+    return found
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """A stored run as a run file, and what it could not hold."""
+
+    run_id: str
+    lines: Sequence[str]
+    notes: Sequence[str]
+
+
+def export_run_file(
+    name: str, *, db: str | os.PathLike[str], tag: str | None = None, options: ReadOptions, suite: str | None = None
+) -> RunFile:
+    """A stored run as lines `query Q0 document rank score tag`, in the order of its ranks.
+
+    trec_eval goes by scores alone. Where those of a query are missing, or say another order than its ranks, all of them
+    are replaced by numbers that say the order of the ranks.
+    """
+    with open_source(db, options) as (session, source):
+        run = find_run(source.runs(), name, str(db), suite)
+        source.feed(session, [run.run_id])
+        session.need("results", "hits", "bad_rows")
+        ((bad,),) = session.rows("SELECT COUNT(*) FROM bad_rows")
+        hits = session.frame(
+            "SELECT r.query_id, h.chunk_id, h.rank, h.score FROM hits AS h"
+            " JOIN results AS r ON r.result_no = h.result_no ORDER BY r.query_id, h.rank"
+        )
+        queries = session.frame("SELECT query_id FROM results ORDER BY query_id")
+    notes = [f"{counted(bad, 'unreadable row')} left out"] if bad else []
+    nameless = hits["chunk_id"].null_count()
+    if nameless:
+        notes.append(f"{counted(nameless, 'hit')} without a chunk_id left out")
+    named = hits.filter(pl.col("chunk_id").is_not_null())
+    once = named.unique(["query_id", "chunk_id"], keep="first", maintain_order=True)
+    if repeated := named.height - once.height:
+        notes.append(f"{counted(repeated, 'repeated hit')} left out: a run file holds a document once per query")
+    label = tag or run.run_id
+    for what, texts in (
+        ("the tag", [label]),
+        ("query", once["query_id"].unique()),
+        ("chunk", once["chunk_id"].unique()),
+    ):
+        wrong = next((text for text in texts if not text or len(text.split()) != 1 or text.startswith("#")), None)
+        if wrong is not None:
+            advice = "; use --tag" if what == "the tag" else ""
+            why = "it is empty, holds white space or begins with #"
+            msg = f"{what} {cut(wrong, 60)!r} cannot be written to a run file: {why}{advice}"
+            raise UsageError(msg)
+    lines: list[str] = []
+    replaced = 0
+    for group in once.partition_by("query_id", maintain_order=True):
+        scores, is_new = _scores(group)
+        replaced += is_new
+        rows = zip(group["query_id"], group["chunk_id"], group["rank"], scores, strict=True)
+        lines += [f"{query} Q0 {doc} {rank} {score!r} {label}" for query, doc, rank, score in rows]
+    if replaced:
+        what = counted(replaced, "query", "queries")
+        notes.append(f"the scores of {what} replaced, because they are missing or do not follow the ranks")
+    if empty := queries.height - once["query_id"].n_unique():
+        notes.append(f"{counted(empty, 'query', 'queries')} without hits: a run file cannot hold them")
+    return RunFile(run.run_id, lines, notes)
+
+
+def _scores(group: pl.DataFrame) -> tuple[list[float], bool]:
+    """Scores by which trec_eval orders the hits of one query as their ranks do, and whether they are new."""
+    stored = group["score"].cast(pl.Float64)
+    if not stored.null_count() and stored.is_finite().all():
+        single = stored.cast(pl.Float32).to_list()
+        order = list(zip(single, group["chunk_id"], strict=True))
+        if all(a > b for a, b in itertools.pairwise(order)):
+            return stored.to_list(), False
+    return [float(group.height - place) for place in range(group.height)], True

@@ -1,0 +1,12 @@
+-- span_precision_at_k: how much of the text of the first k hits is expected?
+-- labels: expected_spans
+-- grain: per_piece
+-- where: n_expected_chunks > 0
+-- k:     1 3 5 10
+CASE
+    WHEN MAX(CASE WHEN is_clear THEN 1 ELSE 0 END) = 1 THEN
+        COALESCE(
+            CAST(SUM(CASE WHEN is_expected_text AND rank <= :k THEN size ELSE 0 END) AS DOUBLE)
+            / NULLIF(CAST(SUM(CASE WHEN rank <= :k THEN size ELSE 0 END) AS DOUBLE), 0), 0
+        )
+END

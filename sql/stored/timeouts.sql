@@ -1,0 +1,6 @@
+-- timeouts: the rows whose error is a timeout. Letters fold differently in other engines, so this is a fact.
+-- columns: result_no
+-- kind: view
+SELECT result_no
+FROM results
+WHERE error IS NOT NULL AND (lower(error) LIKE '%timeout%' OR lower(error) LIKE '%timed out%')
