@@ -16,6 +16,7 @@ from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.scorer import open_scoring
 from kbeval.storage.labels import SUPPORTS, Decision
 from kbeval.storage.runs import find_run
+from kbeval.storage.source import with_or_without_copy
 from kbeval.util.text import did_you_mean
 
 _NOTHING = QueryPool("", 0, 0, 0, 0.0)
@@ -55,13 +56,17 @@ def make_pool(
             MoreItem(query_id, one.chunk_id, one.chunker_version, one.doc_id, one.path, one.spans_text, None)
             for one in items_of_hits(query_id, hits)
         ]
-    with open_scoring(database, golden, None, chosen.options, lazily=True, leave_out=True) as scoring:
-        runs = list(scoring.runs)
-        if chosen.since_run is not None:
-            first = find_run(runs, chosen.since_run, str(database), None)
-            runs = runs[runs.index(first) :]
-        build_pool(scoring.session, runs, more, chosen.depth)
-        return Pool(scoring.session)
+
+    def pooled(options: ScoreOptions) -> Pool:
+        with open_scoring(database, golden, None, options, lazily=True, leave_out=True) as scoring:
+            runs = list(scoring.runs)
+            if chosen.since_run is not None:
+                first = find_run(runs, chosen.since_run, str(database), None)
+                runs = runs[runs.index(first) :]
+            build_pool(scoring.session, runs, more, chosen.depth)
+            return Pool(scoring.session)
+
+    return with_or_without_copy(chosen.options, pooled)
 
 
 def order_of(golden: Golden, chosen: Chosen, pool: Pool, decided: Sequence[Decision]) -> list[str]:
