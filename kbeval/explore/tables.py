@@ -20,7 +20,7 @@ _SCORES = ("scores", "query_scores")
 # Made for one pair of runs; `compare(a, b)` is there for any.
 _OF_A_PAIR = ("pairs", "moved_places", "compared", "tested_queries")
 # They hold only rows that were just read from JSON; rows in the cache never pass through them.
-_IN_PASSING = ("parsed", "parsed_hits")
+_IN_PASSING = ("parsed", "parsed_hits", "stated_hits", "stated_spans")
 
 
 @dataclass(frozen=True)
