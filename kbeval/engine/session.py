@@ -29,12 +29,6 @@ from kbeval.errors import WANT_OF_MEMORY, KbevalError, NotEnoughMemoryError, Usa
 if TYPE_CHECKING:
     import polars as pl
 
-# Below this size planning a statement takes longer than running it, so only rewrites that shrink the plan are worth it.
-PLAN_LESS_BELOW_BYTES = 2_000_000
-_NOT_WORTH_IT = (
-    "join_order,statistics_propagation,common_subplan,build_side_probe_side,column_lifetime,compressed_materialization,"
-    "join_filter_pushdown,reorder_filter,late_materialization,window_self_join,top_n_window_elimination"
-)
 COMPRESS_FROM_BYTES = 1_000_000_000
 COMPRESSED = "work"
 
@@ -140,10 +134,6 @@ class Session:
             connection.execute(f"ATTACH ':memory:' AS {COMPRESSED} (COMPRESS)")
             connection.execute(f"USE {COMPRESSED}")
             self._is_compressed = True
-        if 0 < expected_bytes < PLAN_LESS_BELOW_BYTES:
-            # Another version of DuckDB may not know all of these names.
-            with contextlib.suppress(duckdb.Error):
-                connection.execute("SET disabled_optimizers = ?", [_NOT_WORTH_IT])
         if reach:
             connection.execute(
                 "SET allowed_directories = ?", [[f"{name}/" for name in _names(filter(Path.is_dir, reach))]]

@@ -3,4 +3,4 @@
 -- kind: table
 SELECT p.query_id, p.place, s.axis, s.low, s.high, s.bottom, s.top
 FROM expected_places AS p
-JOIN place_spans AS s ON s.spans_text = p.spans_text
+JOIN place_spans AS s ON s.text_key = span_key(p.spans_text)

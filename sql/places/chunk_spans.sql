@@ -3,5 +3,5 @@
 -- kind: table
 SELECT c.chunk_id, c.doc_id, s.axis, s.low, s.high, s.bottom, s.top
 FROM known_chunks AS c
-JOIN table_spans AS s ON s.spans_text = c.spans_text
+JOIN table_spans AS s ON s.text_key = span_key(c.spans_text)
 WHERE s.is_place

@@ -1,16 +1,16 @@
 -- place_spans: the positions of expected places and of hits, as rectangles on an axis; each different text of spans is read
 -- once.
--- columns: spans_text, axis, low, high, bottom, top
+-- columns: text_key (of that text), axis, low, high, bottom, top
 -- kind: table
 SELECT
-    spans_text,
+    text_key,
     span_axis(span.kind, span.page) AS axis,
     span_low(span)                  AS low,
     span_high(span)                 AS high,
     span_bottom(span)               AS bottom,
     span_top(span)                  AS top
 FROM (
-    SELECT spans_text, UNNEST(spans_in(spans_text)) AS span
+    SELECT span_key(spans_text) AS text_key, UNNEST(spans_in(spans_text)) AS span
     FROM (SELECT spans_text FROM expected_places UNION SELECT spans_text FROM hit_places)
 )
 WHERE is_place(span)

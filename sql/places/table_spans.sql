@@ -1,9 +1,9 @@
 -- table_spans: the spans in the table `chunks` and among the kept spans. Many chunks have the same text of spans, and each
 -- different one is read once.
--- columns: spans_text, kind, axis, low, high, bottom, top, is_place (false: it is not a position)
+-- columns: text_key (of that text), kind, axis, low, high, bottom, top, is_place (false: it is not a position)
 -- kind: table
 SELECT
-    spans_text,
+    text_key,
     span.kind                       AS kind,
     span_axis(span.kind, span.page) AS axis,
     span_low(span)                  AS low,
@@ -12,6 +12,6 @@ SELECT
     span_top(span)                  AS top,
     is_place(span)                  AS is_place
 FROM (
-    SELECT spans_text, UNNEST(spans_in(spans_text)) AS span
+    SELECT span_key(spans_text) AS text_key, UNNEST(spans_in(spans_text)) AS span
     FROM (SELECT spans_text FROM chunks UNION SELECT spans_text FROM kept_chunks)
 )
