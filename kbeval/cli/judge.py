@@ -308,7 +308,7 @@ def _print(report: JudgeReport, form: str) -> None:
     if unscored := sum(result.unscored for result in report.rubrics):
         what = "the judge's replies could not be read; 'why' in the table judgements says more"
         common.note(f"{counted(unscored, 'answer')} unscored: {what}")
-    common.note(f"next: kbeval score {shown(plan.run_id)}")
+    common.note(f"next: 'kbeval score {shown(plan.run_id)}'")
 
 
 def _print_spot_check(found: SpotCheck, form: str) -> None:

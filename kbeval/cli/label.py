@@ -302,4 +302,4 @@ def _say_saved(session: Labelling) -> None:
         left = f"{counted(queries, 'query', 'queries')} and {counted(candidates, 'candidate')}"
         common.note(f"left to decide: {left}")
     else:
-        common.note("everything is decided; next: kbeval score --all")
+        common.note("everything is decided; next: 'kbeval score --all'")

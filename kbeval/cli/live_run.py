@@ -87,7 +87,7 @@ def run_command(dry_run: bool, **given: Any) -> int:  # noqa: ANN401  (click's o
         click.echo(_block(job.first_request()))
         return 0
     finished = job.make()
-    common.note(f"next: kbeval score {shown(finished[0].run_id)}")
+    common.note(f"next: 'kbeval score {shown(finished[0].run_id)}'")
     for run in finished:
         click.echo(shown(run.run_id))
     return 0

@@ -36,7 +36,12 @@ def row_of(query: Query, found: Mapping[str, Any]) -> Row:
 
 def _hit(hit: Any, rank: int) -> dict[str, Any]:  # noqa: ANN401  (an object or an id)
     found = {"chunk_id": hit} if isinstance(hit, str) else {name: one for name, one in hit.items() if one is not None}
-    return found if found.get("rank") is not None else {"rank": rank, **found}
+    if (stated := found.get("rank")) is None:
+        return {"rank": rank, **found}
+    if isinstance(stated, bool) or not isinstance(stated, int | float) or stated < 1 or stated != int(stated):
+        msg = f"the rank of hit {rank} is {described(stated)} instead of a whole number from 1"
+        raise InvalidResponseError(msg)
+    return found
 
 
 def _answer(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -39,6 +39,8 @@ def find_doubts(scoring: Scoring, *, thoroughly: bool = False) -> Iterator[Doubt
         yield from _displaced(scoring, thoroughly=thoroughly)
     if scoring.golden.has("expected_doc_ids"):
         yield from _stranger_docs(scoring)
+    if scoring.golden.has_span_labels:
+        yield from _runs_elsewhere(scoring)
     yield from _matched_by_document(scoring)
 
 
@@ -200,6 +202,19 @@ def _stranger_docs(scoring: Scoring) -> Iterator[Doubt]:
             what = f"none of {counted(hits, 'hit')} names its document, nor a path that the table 'documents' has"
         text = f"{what}: a recall of 0 means 'could not be matched'; give each hit the doc_id that the labels use"
         yield Doubt("unknown-hits", run_id, text)
+
+
+def _runs_elsewhere(scoring: Scoring) -> Iterator[Doubt]:
+    """Runs that have no hit in any document that expected_spans name."""
+    scoring.session.need("runs_elsewhere")
+    for run_id, hits, named, hit, label in scoring.session.rows("SELECT * FROM runs_elsewhere ORDER BY run_id"):
+        if named:
+            what = f"no hit is in a document that expected_spans name ({_compared(hit, label, is_alike=False)})"
+            advice = "use the same names"
+        else:
+            what = f"none of {counted(hits, 'hit')} names its document, nor a chunk or path that the tables have"
+            advice = "give each hit the doc_id that the labels use"
+        yield Doubt("unknown-hits", run_id, f"{what}: 0 means 'could not be matched'; {advice}")
 
 
 def _compared(hit: str, label: str, is_alike: bool) -> str:

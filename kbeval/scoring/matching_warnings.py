@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kbeval.util.text import counted
+from kbeval.util.text import counted, cut
 
 if TYPE_CHECKING:
     from kbeval.scoring.aggregate import Scored
@@ -22,8 +22,25 @@ def matching_warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
                 " nor the document of their expected chunks is known; they are left out of the numbers about chunks:"
                 " score before the index is replaced, or label by expected_spans"
             )
+    yield from _unknown_places(scoring)
     yield from _foreign_warnings(scoring)
     yield from _complex_warnings(scoring)
+
+
+def _unknown_places(scoring: Scoring) -> Iterator[str]:
+    """Labels by a place in a document that nothing knows, mostly because its name is written in another way."""
+    if not scoring.golden.has_span_labels:
+        return
+    scoring.session.need("unknown_places")
+    ((queries, query_id, doc_id),) = scoring.session.rows(
+        "SELECT COUNT(DISTINCT query_id), MIN(query_id), MIN_BY(doc_id, query_id) FROM unknown_places"
+    )
+    if queries:
+        yield (
+            f"expected_spans of {counted(queries, 'query', 'queries')} (first {cut(query_id, 60)}) are in a document"
+            f" that neither a table nor a hit knows (first {cut(doc_id or '', 60)!r}): 0 there means 'could not be"
+            " matched'; 'kbeval check' lists them"
+        )
 
 
 def _complex_warnings(scoring: Scoring) -> Iterator[str]:

@@ -6,6 +6,7 @@ process, leaves the database as it was.
 
 from __future__ import annotations
 
+import difflib
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -149,11 +150,7 @@ class Recorder:
             row["error"] = _error(error, faults)
         of_row = scores_of(scores, faults) if scores is not None else {}
         row |= {"scores": of_row} if of_row else {}
-        for field, value in fields.items():
-            if field in _OWN:
-                faults.append(f"{field} is a field of kbeval's own; choose another name (hits are passed as hits=)")
-            else:
-                row[field] = plain(value, field, faults)
+        row |= _own_fields(fields, faults, has_hits=hits is not None)
         self._add(name, row, of_row, faults)
 
     def _add(self, name: str, row: Row, scores: Mapping[str, float | None], faults: list[str]) -> None:
@@ -226,3 +223,16 @@ def _error(error: str | Mapping[str, Any] | BaseException, faults: list[str]) ->
         return plain(error, "error", faults)
     faults.append(f"error is of type {type(error).__name__}; it must be text, a mapping or an exception")
     return None
+
+
+def _own_fields(fields: Mapping[str, Any], faults: list[str], *, has_hits: bool) -> Row:
+    """The other fields of a row. One that is nearly called hits, where there are none, is a slip."""
+    found: Row = {}
+    for field, value in fields.items():
+        if not has_hits and difflib.get_close_matches(field.lower(), ("hits",)):
+            faults.append(f"{field} is not an argument of add, and hits is missing; did you mean hits=?")
+        elif field in _OWN:
+            faults.append(f"{field} is a field of kbeval's own; choose another name (hits are passed as hits=)")
+        else:
+            found[field] = plain(value, field, faults)
+    return found

@@ -82,15 +82,21 @@ class _Table:
         self._run_id = run_id or safe_part(path.stem)
         self._given_id = run_id
 
+    def _records(self) -> list[Placed]:
+        if not (found := read_records(self._path)):
+            msg = f"{self._path} has no rows: there is nothing to import"
+            raise KbevalError(msg)
+        return found
+
     def read(self) -> list[ToolRun]:
-        records = read_records(self._path)
+        records = self._records()
         columns = list(dict.fromkeys(name for record in records for name in record.fields))
         self._check_columns(columns)
         ours = {self._names.get(name, name) for name in columns}
-        if records and "query_id" not in ours:
+        if "query_id" not in ours:
             self._missing("query_id", columns)
         per_hit = "hits" not in ours and bool(ours & {"chunk_id", "doc_id"})
-        if records and not ours & {"hits", "chunk_id", "doc_id", "answer", "error"}:
+        if not ours & {"hits", "chunk_id", "doc_id", "answer", "error"}:
             self._missing("chunk_id", columns)
         groups: dict[tuple[str, str], list[Placed]] = {}
         for record in records:
@@ -114,7 +120,7 @@ class _Table:
             self._add(runs[run], query_id, some, per_hit=per_hit)
         for found in runs.values():
             found.warnings += self._unnoticed(columns, ours, per_hit=per_hit)
-        return list(runs.values()) or [ToolRun("table", self._run_id, self._suite, written_at(self._path))]
+        return list(runs.values())
 
     def _unnoticed(self, columns: Sequence[str], ours: set[str], *, per_hit: bool) -> Iterator[str]:
         """Columns that look like one of ours under another name."""

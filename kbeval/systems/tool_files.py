@@ -73,6 +73,9 @@ def _finite(value: Any, depth: int = 0) -> Any:  # noqa: ANN401  (any JSON value
 def read_records(path: Path) -> list[Placed]:
     """The records of a table, by the ending of its file name."""
     ending = path.suffix.lower()
+    if path.is_dir():
+        msg = f"{path} is a directory; name a file in it"
+        raise KbevalError(msg)
     if ending not in _FORMATS:
         known = ", ".join(_FORMATS)
         msg = f"{path}: the ending {ending!r} is not known{did_you_mean(ending, _FORMATS)}; use one of {known}"
@@ -113,6 +116,10 @@ def _fail(path: Path, number: int, reason: str) -> NoReturn:
 def _csv(path: Path, delimiter: str) -> Iterator[Placed]:
     text = read_text(path)
     before = csv.field_size_limit(_LARGEST_CELL)
+    # Where the decimal sign is a comma, programs separate cells by semicolons.
+    header = text.partition("\n")[0]
+    if delimiter not in header:
+        delimiter = max(";\t", key=header.count) if ";" in header or "\t" in header else delimiter
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         names = next(reader, None)

@@ -137,7 +137,7 @@ def test_in_a_real_terminal(tmp_path: Path) -> None:
         child.send("f")
         child.expect("everything is decided")
         child.send("q")
-        child.expect("next: kbeval score --all")
+        child.expect("next: 'kbeval score --all")
         child.expect(pexpect.EOF)
     finally:
         child.close(force=True)

@@ -300,3 +300,36 @@ def test_an_empty_answer_is_an_empty_response_unless_the_row_states_a_refusal(wo
     )
     found = workspace.aggregate()
     assert (found["refusal_correctness"], found["empty_response_rate"]) == (0.6667, 0.6667)
+
+
+# --- places in documents that nothing knows ------------------------------------------------------------
+
+
+def spans_in(doc: str) -> list[dict[str, Any]]:
+    return [{"doc_id": doc, "kind": "line", "start": 1, "end": 3}]
+
+
+def test_a_zero_of_labels_by_place_that_could_not_be_matched_is_said(workspace: Workspace) -> None:
+    workspace.add_golden(
+        {"id": "known", "expected_spans": spans_in("a.md")},
+        {"id": "misnamed", "expected_spans": spans_in("notes/b.md")},
+    )
+    place = {"source_spans": [{"kind": "line", "start": 1, "end": 3}]}
+    here, elsewhere = ({"rank": 1, "chunk_id": "c", "doc_id": doc, **place} for doc in ("a.md", "/data/a.md"))
+    nameless = {"rank": 1, "chunk_id": "c"}
+    for run_id, hit in (("good", here), ("other-names", elsewhere), ("no-names", nameless)):
+        workspace.add_run(run_id, {query: {"hits_top_k": [hit]} for query in ("known", "misnamed")})
+    warnings = workspace.score().warnings
+    unmatched = [one for one in warnings if "could not be matched" in one]
+    assert [one.partition(":")[0] for one in unmatched] == [
+        (
+            "expected_spans of 1 query (first misnamed) are in a document that neither a table nor a hit knows"
+            " (first 'notes/b.md')"
+        ),
+        "run no-names",
+        "run other-names",
+    ]
+    assert "none of 2 hits names its document" in unmatched[1]
+    assert "hits are named like '/data/a.md', labels like 'a.md'" in unmatched[2]
+    report = compare_runs("good", "other-names", db=workspace.db, golden=workspace.golden)
+    assert any("run other-names" in one and "could not be matched" in one for one in report.warnings)

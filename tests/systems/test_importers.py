@@ -506,3 +506,16 @@ def test_faults_of_a_beir_folder(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "has dev, test" in capsys.readouterr().err
     assert run(["import", "beir", str(tmp_path / "nothing"), "--db", str(tmp_path / "kb.db")]) == 2
     assert "is not a folder" in capsys.readouterr().err
+
+
+def test_tables_that_are_separated_otherwise_and_tables_of_nothing(tmp_path: Path) -> None:
+    for name, text in (("a.csv", "query_id;score;chunk_id\nq1;0,5;c1\n"), ("b.csv", "query_id\tchunk_id\nq1\tc1\n")):
+        path = tmp_path / name
+        path.write_text(text.replace("0,5", "1"), encoding="utf-8")
+        (found,) = read_table(path)
+        assert [hit["chunk_id"] for row in found.rows.values() for hit in row["hits_top_k"]] == ["c1"]
+    empty = tmp_path / "empty.csv"
+    empty.write_text("query_id,chunk_id\n", encoding="utf-8")
+    for path, fault in ((empty, "has no rows"), (tmp_path, "is a directory")):
+        with pytest.raises(KbevalError, match=fault):
+            read_table(path)
