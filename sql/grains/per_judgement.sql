@@ -1,7 +1,6 @@
 -- per_judgement: one row per judgement, with the columns of its query in `per_query`; a query without judgements has one
 -- row without rubric.
 -- kind: view
--- shown: yes
 -- columns: all of per_query, and
 --   rubric                 the name of the rubric
 --   judge_score            what the judge gave; null: unscored

@@ -1,7 +1,6 @@
 -- per_label: one row per judged chunk of a query, found or not, with the columns of its query in `per_query`; a query
 -- without such labels has one row without grade.
 -- kind: view
--- shown: yes
 -- columns: all of per_query, and
 --   place                  the chunk's id, or the name of an expected span
 --   grade                  how relevant it is; 1 where the label has no grade, 0: judged, and not relevant

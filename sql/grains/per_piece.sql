@@ -1,7 +1,6 @@
 -- per_piece: for queries that are labelled by expected_spans, one row per piece of text that a label or a hit holds, with
 -- the columns of its query in `per_query`; any other query has one row without size.
 -- kind: view
--- shown: yes
 -- columns: all of per_query, and
 --   size                   how long the piece is, in what its labels are counted in: lines, bytes, characters, time, area
 --   rank                   of the first hit that holds it; null: none does

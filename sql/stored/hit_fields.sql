@@ -2,7 +2,6 @@
 -- something asks.
 -- columns: result_no, run_id, query_id, position, hit_fields (JSON: hit_fields ->> '$.reranker_score')
 -- kind: table
--- shown: yes
 --
 -- Where an own metric or a question names it, `hit_fields` is also a column of per_hit and per_expected_hit.
 SELECT

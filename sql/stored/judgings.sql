@@ -5,7 +5,6 @@
 --          judging), is_complete, is_chosen (its scores are those of the run: the latest complete one
 --          of the rubric, unless another is named)
 -- kind: table
--- shown: yes
 -- variants: none, where the database holds no judging
 WITH counted AS (
     SELECT CAST(judging_id AS VARCHAR) AS judging_id, COUNT(*) AS n_judged

@@ -3,7 +3,6 @@
 --          is_dated (false: created_at is not a time; such a run comes before all that have one, which is no more than
 --          a guess), chunker_version, chunker_changed (since the run before; null: one of them does not say)
 -- kind: view
--- shown: yes
 -- example: SELECT suite, run_no, run_id, created_at FROM run_order ORDER BY suite, run_no
 SELECT
     r.run_id,
