@@ -58,6 +58,7 @@ def read_beir(folder: Path, split: str | None = None) -> Beir:
             (name, name, text, _headings(title), _whole(text), max(1, len(text) // 4), CHUNKER, "", "[]", created)
             for name, title, text in _passages(folder / CORPUS)
         ),
+        _more(folder / CORPUS),
     )
     return Beir(golden, knowledge, n_passages, len(questions) - len(judged))
 
@@ -118,6 +119,14 @@ def _passages(path: Path) -> Iterator[tuple[str, str, str]]:
     for _, found in _checked(path, ("text",)):
         title, text = str(found.get("title") or ""), str(found["text"])
         yield str(id_of(found["_id"])), title, f"{title}\n{text}" if title else text
+
+
+def _more(path: Path) -> Iterator[tuple[str, str]]:
+    """What else passages have, mostly metadata."""
+    for _, found in _checked(path, ("text",)):
+        more = {name: value for name, value in found.items() if name not in ("_id", "title", "text")}
+        if any(more.values()):
+            yield str(id_of(found["_id"])), json.dumps(more, ensure_ascii=False)
 
 
 def _checked(path: Path, needs: tuple[str, ...]) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kbeval.database.connection import Database
+from kbeval.engine.relations import read_sql
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,8 @@ class Knowledge:
 
     documents: Iterable[tuple[Any, ...]] = ()
     chunks: Iterable[tuple[Any, ...]] = ()
+    # Documents with what else is said about them, as JSON.
+    more: Iterable[tuple[str, str]] = ()
 
     DOCUMENT = ("doc_id", "workspace_path", "title")
     CHUNK = (
@@ -31,3 +34,7 @@ def write_knowledge(database: Database, knowledge: Knowledge) -> None:
     ):
         names, places = ", ".join(columns), ", ".join("?" * len(columns))
         database.executemany(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({places})", rows)
+    more = list(knowledge.more)
+    if more:
+        database.execute(read_sql("schema/kbeval_documents.sql"))
+        database.executemany("INSERT OR IGNORE INTO kbeval_documents VALUES (?, ?)", more)

@@ -1,8 +1,6 @@
--- What kbeval keeps for itself in the database: the documents that `kbeval import documents` has stored in `documents`.
--- Rows of that table that are not listed here are another program's, and are never changed.
+-- What kbeval keeps for itself in the database: fields of imported documents for which the table `documents` has no column.
 
 CREATE TABLE IF NOT EXISTS kbeval_documents (
     doc_id      TEXT PRIMARY KEY,
-    text_sha256 TEXT NOT NULL,  -- of the file
-    imported_at TEXT NOT NULL
+    fields_json TEXT NOT NULL
 );
