@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -211,9 +212,16 @@ def evaluate(  # noqa: PLR0913  (what to evaluate, and how)
 
     Returns an `Evaluation`, or for several runs `Evaluations`.
     """
-    asked = [metrics] if isinstance(metrics, str) else list(metrics)
+    asked: list[Any] = [metrics] if isinstance(metrics, str) else list(metrics)
     if not asked:
         msg = "no metric given; name at least one, for example nDCG@10"
+        raise UsageError(msg)
+    if wrong := [text for text in asked if not isinstance(text, str)]:
+        msg = f"a metric is {wrong[0]!r:.60}; name it as text, for example nDCG@10"
+        raise UsageError(msg)
+    is_number = isinstance(level, int | float) and not isinstance(level, bool)
+    if level is not None and not (is_number and 0 < level < math.inf):
+        msg = f"level is {level!r:.60}; it must be a grade above 0"
         raise UsageError(msg)
     kernel = Kernel([parse_measure(text) for text in asked])
     measures = {text: parse_measure(text) for text in asked}

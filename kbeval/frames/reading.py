@@ -96,7 +96,7 @@ def _from_dictionary(source: Mapping[Any, Any], number: str, what: str) -> pl.Da
                 else pl.Series([_number(value) for value in numbers], dtype=pl.Float64),
             }
         )
-    except (TypeError, ValueError, UnicodeEncodeError, pl.exceptions.PolarsError) as error:
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError) as error:
         msg = f"{what}: each document must map to a number: {str(error).splitlines()[0]}"
         raise UsageError(msg) from error
 

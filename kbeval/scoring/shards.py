@@ -24,8 +24,8 @@ from kbeval.storage.archive_scores import SHARDS, write_scores
 from kbeval.storage.kept import ChunkSpans, Kept
 from kbeval.storage.manifest import is_archive
 from kbeval.storage.options import ReadOptions
+from kbeval.storage.parts import read_sealed, write_sealed
 from kbeval.storage.source import open_source
-from kbeval.util.files import write_whole
 
 _NAME = re.compile(r"([1-9][0-9]{0,4})-of-([1-9][0-9]{0,4})\.json")
 MOST = 10_000
@@ -98,7 +98,7 @@ class ShardWriter:
             "left_out": sorted(left_out),
         }
         path = self._shard.file(self._archive)
-        write_whole(path, json.dumps(found, ensure_ascii=False, indent=1, sort_keys=True) + "\n")
+        write_sealed(path, found)
         return path
 
 
@@ -172,7 +172,7 @@ def _parts(folder: Path) -> Iterator[_Part]:
 
 def _read(path: Path, shard: Shard) -> _Part:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = read_sealed(path)
         runs = {str(run_id): str(text) for run_id, text in found["runs"].items()}
         part = _Part(
             shard,

@@ -218,7 +218,9 @@ def _config(given: Mapping[str, Any] | None) -> Row:
 
 def _error(error: str | Mapping[str, Any] | BaseException, faults: list[str]) -> Any:  # noqa: ANN401  (text or an object)
     if isinstance(error, BaseException):
-        return {"kind": "target", "message": f"{type(error).__name__}: {error}"}
+        # File names in messages may hold what is not text.
+        message = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()
+        return {"kind": "target", "message": message}
     if isinstance(error, str | Mapping):
         return plain(error, "error", faults)
     faults.append(f"error is of type {type(error).__name__}; it must be text, a mapping or an exception")
@@ -234,5 +236,5 @@ def _own_fields(fields: Mapping[str, Any], faults: list[str], *, has_hits: bool)
         elif field in _OWN:
             faults.append(f"{field} is a field of kbeval's own; choose another name (hits are passed as hits=)")
         else:
-            found[field] = plain(value, field, faults)
+            found |= plain({field: value}, "fields", faults)
     return found

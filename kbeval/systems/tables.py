@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -246,7 +247,10 @@ class _Table:
             found = float(value)
         except (TypeError, ValueError):
             self._fault(record, f"{name} is {cut(str(value), 40)!r}, not a number")
-        return found if abs(found) < 1e300 else None
+        if abs(found) >= 1e300:
+            self._fault(record, f"{name} is {cut(str(value), 40)!r}, which is too large")
+        # NaN: it could not be computed.
+        return None if math.isnan(found) else found
 
     def _whole(self, value: Any, record: Placed) -> int:  # noqa: ANN401  (any cell)
         found = self._number("rank", value, record)

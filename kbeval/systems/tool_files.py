@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 
 from kbeval.errors import KbevalError
 from kbeval.systems.json_lines import read_text
+from kbeval.util.strict_json import TOO_LARGE, NotStrictError, as_object
 from kbeval.util.text import did_you_mean
 
 Record = dict[str, Any]
@@ -41,7 +42,7 @@ def read_json(path: Path) -> Any:  # noqa: ANN401  (any JSON value)
 def parse_loosely(text: str, name: str) -> Any:  # noqa: ANN401  (any JSON value)
     """JSON as tools in Python write it."""
     try:
-        return _finite(json.loads(text, parse_constant=lambda _: None))
+        return _finite(_loosely(text))
     except json.JSONDecodeError as error:
         msg = f"{name}, line {error.lineno}: is not valid JSON: {error.msg} (column {error.colno})"
         raise KbevalError(msg) from error
@@ -53,14 +54,27 @@ def parse_loosely(text: str, name: str) -> Any:  # noqa: ANN401  (any JSON value
         raise KbevalError(msg) from error
 
 
+def _loosely(text: str) -> Any:  # noqa: ANN401  (any JSON value)
+    return json.loads(text, parse_constant=_constant, object_pairs_hook=as_object)
+
+
+def _constant(name: str) -> None:
+    """NaN is what could not be computed; Infinity is a number that nothing can be done with."""
+    if name != "NaN":
+        raise NotStrictError(TOO_LARGE)
+
+
 def _finite(value: Any, depth: int = 0) -> Any:  # noqa: ANN401  (any JSON value)
-    """Without numbers beyond the range of floats, and without halves of characters, which no JSON may hold."""
+    """Without halves of characters, which no JSON may hold. A number beyond the range of floats is an error."""
     if depth > _DEEPEST:
-        raise RecursionError
+        msg = "is nested too deeply"
+        raise RecursionError(msg)
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        if math.isinf(value):
+            raise NotStrictError(TOO_LARGE)
+        return value
     if isinstance(value, int) and abs(value) > _LARGEST:
         return str(value)
     if isinstance(value, list):
@@ -99,9 +113,9 @@ def json_lines(path: Path) -> Iterator[Placed]:
         if not line.strip():
             continue
         try:
-            found = _finite(json.loads(line, parse_constant=lambda _: None))
+            found = _finite(_loosely(line))
         except (ValueError, RecursionError) as error:
-            reason = f"is not valid JSON: {error.msg}" if isinstance(error, json.JSONDecodeError) else "is not JSON"
+            reason = f"is not valid JSON: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
             _fail(path, number, reason)
         if not isinstance(found, dict):
             _fail(path, number, "is not a JSON object")

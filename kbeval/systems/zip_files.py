@@ -46,6 +46,10 @@ class ZipReader:
             msg = f"{self._path} has {len(infos):,} entries; at most {MOST_ENTRIES:,} are read"
             raise KbevalError(msg)
         self._infos = {info.filename: info for info in infos}
+        if len(self._infos) < len(infos):
+            self.__exit__()
+            msg = f"{self._path} has two entries of the same name; make the file again"
+            raise KbevalError(msg)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,7 +68,7 @@ class ZipReader:
                 return self._sound(self._limited(stream, name), info)
         except KbevalError:
             raise
-        except (OSError, EOFError, zipfile.BadZipFile, ValueError, RuntimeError, struct.error) as error:
+        except (OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, RuntimeError, struct.error) as error:
             msg = (
                 f"{self._path}, {name}: cannot be read: {str(error).splitlines()[0] if str(error) else 'it is damaged'}"
             )

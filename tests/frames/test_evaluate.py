@@ -15,6 +15,7 @@ import kbeval
 from kbeval.compare.stats import Pairs, assess
 from kbeval.engine.relations import relations
 from kbeval.engine.session import Session
+from kbeval.errors import KbevalError
 from kbeval.frames.kernel import parse_measure
 from kbeval.frames.ranking import judge
 from kbeval.metrics.names import CLASSICS, Name
@@ -197,3 +198,16 @@ def test_what_came_before_a_label_is_what_the_sql_says() -> None:
         assert ordered["ideal_rank"].to_list() == places.to_list()
         grades = ordered.group_by("result_no").agg("grade")["grade"].to_list()
         assert all(found == sorted(found, reverse=True) for found in grades)
+
+
+def test_what_is_not_a_number_a_metric_or_a_level_is_named() -> None:
+    run, qrels = {"q1": {"a": 1.0}}, {"q1": {"a": 1}}
+    cases: list[tuple[Any, Any, Any, str]] = [
+        ({"q1": {"a": 10**400}}, ["RR"], None, "must map to a number"),
+        (run, [None], None, "a metric is None"),
+        (run, ["RR"], "2", "level is '2'"),
+        (run, ["RR"], float("nan"), "level is nan"),
+    ]
+    for asked, metrics, level, fault in cases:
+        with pytest.raises(KbevalError, match=fault):
+            kbeval.evaluate(asked, qrels, metrics, level=level)

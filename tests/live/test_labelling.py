@@ -179,9 +179,14 @@ def test_a_file_that_was_edited_meanwhile_keeps_what_was_edited(workspace: Works
         session.view("q4")
         changed = text_of(workspace).replace("query: &fourth What is topic 4?", "query: &fourth What is it?")
         workspace.golden.write_text(changed, encoding="utf-8")
-        session.set_query("q4", "My own wording")
+        with pytest.raises(UsageError, match=r"is 'What is it\?' in the file by now; not written"):
+            session.set_query("q4", "My own wording")
         assert text_of(workspace) == changed
-        assert "is 'What is it?' in the file by now" in session.problems[-1]
+        # A query that is not there is refused before anything is stored.
+        with pytest.raises(UsageError):
+            session.set_note("nope", "x")
+        with pytest.raises(UsageError):
+            session.set_rule("nope", "x", is_wanted=True)
         # Broken in the middle of an edit: nothing is lost, nothing is overwritten.
         workspace.golden.write_text(changed + "- id: [\n", encoding="utf-8")
         session.decide("q1", key, "no")

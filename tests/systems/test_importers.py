@@ -523,3 +523,38 @@ def test_tables_that_are_separated_otherwise_and_tables_of_nothing(tmp_path: Pat
     for path, fault in ((empty, "has no rows"), (tmp_path, "is a directory")):
         with pytest.raises(KbevalError, match=fault):
             read_table(path)
+
+
+def test_what_cannot_be_meant_is_refused_and_named(tmp_path: Path) -> None:
+    for name, text, fault in (
+        ("inf.csv", "query_id,chunk_id,score\nq1,a,inf\n", "line 2: score is 'inf', which is too large"),
+        (
+            "large.jsonl",
+            '{"query_id": "q1", "chunk_id": "a", "score": 1e999}\n',
+            "line 1: holds a number that is too large",
+        ),
+        (
+            "infinity.jsonl",
+            '{"query_id": "q1", "chunk_id": "a", "score": Infinity}\n',
+            "line 1: holds a number that is",
+        ),
+        ("twice.jsonl", '{"query_id": "q1", "chunk_id": "a", "query_id": "q2"}\n', "line 1: a key stands twice"),
+    ):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        with pytest.raises(KbevalError, match=fault):
+            read_table(path)
+    damaged = tmp_path / "damaged.eval"
+    with zipfile.ZipFile(damaged, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("header.json", json.dumps({"status": "success", "text": "x" * 999}))
+    content = bytearray(damaged.read_bytes())
+    content[45] ^= 0xFF
+    damaged.write_bytes(content)
+    with pytest.raises(KbevalError, match=r"damaged\.eval, header\.json"):
+        read_inspect(damaged)
+    with zipfile.ZipFile(tmp_path / "same.eval", "w") as file:
+        file.writestr("header.json", "{}")
+        with pytest.warns(UserWarning, match="Duplicate name"):
+            file.writestr("header.json", "{}")
+    with pytest.raises(KbevalError, match="two entries of the same name"):
+        read_inspect(tmp_path / "same.eval")

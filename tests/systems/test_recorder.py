@@ -101,6 +101,7 @@ def _record(db: Path, *rows: tuple[Any, dict[str, Any]], error: type[Exception] 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"hits": "c1"}, "hits is text"),
     ({"hist": ["c1"]}, "did you mean hits="),
+    ({"half \ud800": 1}, "half a character"),
     ({"hits": [3.5]}, r"hits\[0\] is a number"),
     ({"hits": [{"id": "c1"}]}, r"hits\[0\] has no chunk_id and no doc_id \(it has id\)"),
     ({"hits": [{"chunk_id": ""}]}, r"hits\[0\].chunk_id is empty"),

@@ -228,8 +228,7 @@ class Labelling:
             former = self.view(query_id).entry.get("answerable")
             change = {"from": former, "to": value}
             self._add(Decision(query_id, self.chosen.annotator, ANSWERABLE, "", change), after)
-            self._write(self._store.pending(query_id))
-            return self.view(query_id)
+            return self._written(query_id)
 
     def set_query(self, query_id: str, text: str, after: int | None = None) -> QueryView:
         """Another wording."""
@@ -237,8 +236,7 @@ class Labelling:
             former = self.view(query_id).entry["query"]
             change = {"from": former, "to": _checked(text, "the query")}
             self._add(Decision(query_id, self.chosen.annotator, QUERY, "", change), after)
-            self._write(self._store.pending(query_id))
-            return self.view(query_id)
+            return self._written(query_id)
 
     def add_query(self, query_id: str, text: str) -> QueryView:
         """A new query, at the end of the file."""
@@ -258,13 +256,15 @@ class Labelling:
         """Must an answer contain this text?"""
         with self._lock:
             item = _checked(text, "the text")
+            # An unknown query is an error before anything is stored.
+            self.view(query_id)
             self._add(Decision(query_id, self.chosen.annotator, MUST_CONTAIN, item, is_wanted), after)
-            self._write(self._store.pending(query_id))
-            return self.view(query_id)
+            return self._written(query_id)
 
     def set_note(self, query_id: str, text: str, after: int | None = None) -> QueryView:
         """A note about the query, kept in the database."""
         with self._lock:
+            self.view(query_id)
             self._add(Decision(query_id, self.chosen.annotator, NOTE, "", text[:_LONGEST_TEXT], state=KEPT), after)
             return self.view(query_id)
 
@@ -302,6 +302,13 @@ class Labelling:
 
     def _add(self, decision: Decision, after: int | None) -> None:
         self._decided.append(self._store.add(decision, after))
+
+    def _written(self, query_id: str) -> QueryView:
+        """Write what is pending about a query. Raises an error that says what was not written, and why."""
+        saved = self._write(self._store.pending(query_id))
+        if saved.problems:
+            raise UsageError("; ".join(saved.problems))
+        return self.view(query_id)
 
     def _write(self, decisions: Sequence[Decision]) -> Saved:
         current = self._store.current() if decisions else []
