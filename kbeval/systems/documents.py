@@ -12,14 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from kbeval.database.connection import Database
-from kbeval.database.holders import lock_holders
-from kbeval.database.process import ProcessEndedError, SqliteError
 from kbeval.engine.relations import read_sql
-from kbeval.errors import DatabaseError, UsageError
-from kbeval.storage.database_file import check_is_database
-from kbeval.storage.new_database import make_tables
+from kbeval.errors import UsageError
+from kbeval.storage.new_database import adding_to, make_tables
 from kbeval.systems.chunking import Document, Policy, policy_of
-from kbeval.util.files import check_target
 from kbeval.util.text import counted, is_utf8
 
 MARKDOWN = (".md", ".markdown")
@@ -115,29 +111,8 @@ def _read(folder: Path, path: Path) -> Document:
 
 def import_documents(database: Path, documents: Sequence[Document], policy: Policy) -> Imported:
     """Store documents and their chunks in one transaction. The same again changes nothing."""
-    is_new = not database.exists()
-    is_empty = is_new or (database.is_file() and database.stat().st_size == 0)
-    if is_empty:
-        check_target(database)
-    else:
-        check_is_database(database)
-    try:
-        with Database(database) as connection:
-            if not is_empty:
-                connection.check()
-            connection.open("rwc" if is_new else "rw")
-            with connection.transaction():
-                if is_empty:
-                    make_tables(connection)
-                return _Tables(connection, database).store(documents, policy)
-    except BaseException as error:
-        if is_new and database.is_file() and database.stat().st_size == 0:
-            database.unlink()
-        if not isinstance(error, SqliteError | ProcessEndedError):
-            raise
-        holder = f" by {lock_holders(database)}" if isinstance(error, SqliteError) and error.is_locked else ""
-        msg = f"{database} cannot be written: {error.headline}{holder}; nothing was imported"
-        raise DatabaseError(msg) from error
+    with adding_to(database) as connection:
+        return _Tables(connection, database).store(documents, policy)
 
 
 class _Tables:

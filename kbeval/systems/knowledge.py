@@ -36,5 +36,5 @@ def write_knowledge(database: Database, knowledge: Knowledge) -> None:
         database.executemany(f"INSERT OR IGNORE INTO {table} ({names}) VALUES ({places})", rows)
     more = list(knowledge.more)
     if more:
-        database.execute(read_sql("schema/kbeval_documents.sql"))
-        database.executemany("INSERT OR IGNORE INTO kbeval_documents VALUES (?, ?)", more)
+        database.execute(read_sql("schema/kbeval_document_fields.sql"))
+        database.executemany("INSERT OR IGNORE INTO kbeval_document_fields VALUES (?, ?)", more)

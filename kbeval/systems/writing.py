@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kbeval.database.connection import Database
-from kbeval.database.holders import lock_holders
 from kbeval.database.process import ProcessEndedError, SqliteError
 from kbeval.errors import DatabaseError, UsageError
 from kbeval.storage.database_file import check_is_database
-from kbeval.storage.new_database import make_tables
+from kbeval.storage.new_database import adding_to
 from kbeval.storage.run_config import imported_from
 from kbeval.storage.runs import is_reserved
 from kbeval.storage.tables import require_tables
@@ -77,34 +76,10 @@ def write_runs(
     """
     path = Path(database)
     _check_names([run.run_id for run in runs])
-    is_new = not path.exists()
-    is_empty = is_new or (path.is_file() and path.stat().st_size == 0)
-    if is_empty:
-        check_target(path)
-    else:
-        check_is_database(path)
-    try:
-        with Database(path) as connection:
-            if not is_empty:
-                connection.check()
-            connection.open("rwc" if is_new else "rw")
-            with connection.transaction():
-                if is_empty:
-                    make_tables(connection)
-                if knowledge is not None:
-                    write_knowledge(connection, knowledge)
-                return {run.run_id: _write(connection, run, replace=replace) for run in runs}
-    except BaseException as error:
-        if is_new and path.is_file() and path.stat().st_size == 0:
-            path.unlink()
-        if not isinstance(error, SqliteError | ProcessEndedError):
-            raise
-        if isinstance(error, ProcessEndedError):
-            msg = f"{path} cannot be written: {error.headline}; the database contains all of the runs or none of them"
-            raise DatabaseError(msg) from error
-        holder = f" by {lock_holders(path)}" if error.is_locked else ""
-        msg = f"{path} cannot be written: {error.headline}{holder}; nothing was stored"
-        raise DatabaseError(msg) from error
+    with adding_to(path) as connection:
+        if knowledge is not None:
+            write_knowledge(connection, knowledge)
+        return {run.run_id: _write(connection, run, replace=replace) for run in runs}
 
 
 def _check_names(names: Sequence[str]) -> None:

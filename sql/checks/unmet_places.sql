@@ -3,19 +3,7 @@
 -- columns: query_id, place (which of the spans), doc_id, is_known (the document is), reach (the last known unit; null where
 --          the document is not known)
 -- kind: view
-WITH known AS (
-    SELECT doc_id FROM documents WHERE doc_id IS NOT NULL
-    UNION
-    SELECT path FROM doc_paths
-    UNION
-    SELECT doc_id FROM known_chunks WHERE doc_id IS NOT NULL
-    UNION
-    SELECT doc_id FROM hit_claims WHERE doc_id IS NOT NULL
-    UNION
-    SELECT path FROM hit_claims WHERE path IS NOT NULL
-),
-
-reached AS (
+WITH reached AS (
     SELECT doc_id, axis, MAX(high) AS reach
     FROM (
         SELECT doc_id, axis, high FROM chunk_spans
@@ -35,7 +23,7 @@ labels AS (
 
 SELECT l.query_id, l.place, l.doc_id, k.doc_id IS NOT NULL AS is_known, MAX(r.reach) AS reach
 FROM labels AS l
-LEFT JOIN known AS k ON k.doc_id = l.doc_id
+LEFT JOIN known_docs AS k ON k.doc_id = l.doc_id
 LEFT JOIN reached AS r ON r.doc_id = l.doc_id AND r.axis = l.axis
 GROUP BY l.query_id, l.place, l.doc_id, k.doc_id
-HAVING (k.doc_id IS NULL AND (SELECT COUNT(*) FROM known) > 0) OR MIN(l.low) >= MAX(r.reach)
+HAVING (k.doc_id IS NULL AND (SELECT COUNT(*) FROM known_docs) > 0) OR MIN(l.low) >= MAX(r.reach)

@@ -1,6 +1,8 @@
--- What kbeval keeps for itself in the database: fields of imported documents for which the table `documents` has no column.
+-- What kbeval keeps for itself in the database: the documents that `kbeval import documents` has stored in `documents`.
+-- Rows of that table that are not listed here are another program's, and are never changed.
 
 CREATE TABLE IF NOT EXISTS kbeval_documents (
     doc_id      TEXT PRIMARY KEY,
-    fields_json TEXT NOT NULL
+    text_sha256 TEXT NOT NULL,  -- of the file
+    imported_at TEXT NOT NULL
 );

@@ -476,7 +476,7 @@ def test_a_beir_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     with closing(sqlite3.connect(db)) as connection:
         texts = dict(connection.execute("SELECT chunk_id, text FROM chunks"))
         assert connection.execute("SELECT COUNT(*) FROM documents").fetchone() == (3,)
-        more = dict(connection.execute("SELECT doc_id, fields_json FROM kbeval_documents"))
+        more = dict(connection.execute("SELECT doc_id, fields_json FROM kbeval_document_fields"))
     assert {name: json.loads(text) for name, text in more.items()} == {
         "p1": {"metadata": {"url": "https://example.com/sign-in"}}
     }
