@@ -18,9 +18,9 @@ FROM (
     SELECT run_id, query_id, UNNEST(range(1, len(hits) + 1)) AS position, UNNEST(hits) AS hit
     FROM (
         SELECT
-            CAST(run_id AS VARCHAR)   AS run_id,
-            CAST(query_id AS VARCHAR) AS query_id,
-            hits_in(result_json)      AS hits
+            CAST(run_id AS VARCHAR)               AS run_id,
+            shown_text(CAST(query_id AS VARCHAR)) AS query_id,
+            hits_in(result_json)                  AS hits
         FROM stored_places
     )
 ) AS h

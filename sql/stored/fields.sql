@@ -14,6 +14,6 @@ SELECT
 FROM stored_fields AS s
 JOIN results AS r
     ON  r.run_id = CAST(s.run_id AS VARCHAR)
-    AND r.query_id = CAST(s.query_id AS VARCHAR)
+    AND r.query_id = shown_text(CAST(s.query_id AS VARCHAR))
     AND r.row_mark = row_mark(row_hash(s.query_id, s.result_json))
 WHERE r.result_no NOT IN (SELECT result_no FROM bad_rows)

@@ -15,7 +15,7 @@ FROM (
     FROM (
         SELECT
             CAST(run_id AS VARCHAR)   AS run_id,
-            CAST(query_id AS VARCHAR) AS query_id,
+            shown_text(CAST(query_id AS VARCHAR)) AS query_id,
             row_mark(row_hash(query_id, result_json)) AS row_mark,
             TRY(from_json(CAST(result_json AS VARCHAR), '{"hits_top_k": ["JSON"]}')).hits_top_k AS hits
         FROM stored_fields

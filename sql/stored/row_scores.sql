@@ -9,7 +9,7 @@ SELECT
 FROM (
     SELECT
         CAST(run_id AS VARCHAR)                             AS run_id,
-        CAST(query_id AS VARCHAR)                           AS query_id,
+        shown_text(CAST(query_id AS VARCHAR))               AS query_id,
         row_mark(row_hash(query_id, result_json))           AS row_mark,
         TRY(json_extract(CAST(result_json AS VARCHAR), '$.scores')) AS scores
     FROM stored_fields

@@ -21,7 +21,7 @@ SELECT
 FROM (
     SELECT
         CAST(run_id AS VARCHAR)   AS run_id,
-        CAST(query_id AS VARCHAR) AS query_id,
+        shown_text(CAST(query_id AS VARCHAR)) AS query_id,
         TRY(from_json(CAST(result_json AS VARCHAR), '{
             "hits_top_k": [{
                 "rel_path": "VARCHAR", "doc_path": "VARCHAR", "heading_path": "JSON",
