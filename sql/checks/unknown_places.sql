@@ -3,5 +3,5 @@
 -- kind: view
 SELECT DISTINCT p.query_id, p.doc_id
 FROM expected_places AS p
-LEFT JOIN known_docs AS k ON k.doc_id = p.doc_id
-WHERE p.is_span_label AND k.doc_id IS NULL AND (SELECT COUNT(*) FROM known_docs) > 0
+LEFT JOIN document_names AS k ON k.doc_id = p.doc_id
+WHERE p.is_span_label AND k.doc_id IS NULL AND (SELECT COUNT(*) FROM document_names) > 0

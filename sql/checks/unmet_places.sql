@@ -23,7 +23,7 @@ labels AS (
 
 SELECT l.query_id, l.place, l.doc_id, k.doc_id IS NOT NULL AS is_known, MAX(r.reach) AS reach
 FROM labels AS l
-LEFT JOIN known_docs AS k ON k.doc_id = l.doc_id
+LEFT JOIN document_names AS k ON k.doc_id = l.doc_id
 LEFT JOIN reached AS r ON r.doc_id = l.doc_id AND r.axis = l.axis
 GROUP BY l.query_id, l.place, l.doc_id, k.doc_id
-HAVING (k.doc_id IS NULL AND (SELECT COUNT(*) FROM known_docs) > 0) OR MIN(l.low) >= MAX(r.reach)
+HAVING (k.doc_id IS NULL AND (SELECT COUNT(*) FROM document_names) > 0) OR MIN(l.low) >= MAX(r.reach)
