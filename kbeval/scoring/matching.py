@@ -123,11 +123,11 @@ class Matching:
 
     @functools.cached_property
     def is_configured(self) -> bool:
-        """Do the configurations say all that must be known about the chunkers of runs?"""
-        if not self.is_alike:
-            return False
-        unnamed, policies = self._counts("n_runs_unnamed", "n_policies_of_chunks")
-        return not unnamed and policies <= 1
+        """Do the configurations say all that must be known about the chunkers of runs, or all that can be known?"""
+        unnamed, policies, indexed = self._counts("n_runs_unnamed", "n_policies_of_chunks", "n_indexed")
+        if not indexed and not self._hits_name_chunkers:
+            return True
+        return self.is_alike and not unnamed and policies <= 1
 
     @property
     def documents_missing(self) -> bool:

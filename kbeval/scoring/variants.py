@@ -158,6 +158,15 @@ def nothing_is_cited(session: Session) -> bool:
     return session.variant_of("cited_places") == "cited_places@none"
 
 
+def no_chunk_has_spans(session: Session) -> bool:
+    """Neither the table `chunks` nor the kept chunks have a text of spans."""
+    session.need("chunks", "kept_chunks")
+    return not session.rows(
+        "SELECT 1 FROM (SELECT spans_text FROM chunks UNION ALL SELECT spans_text FROM kept_chunks)"
+        " WHERE spans_text IS NOT NULL LIMIT 1"
+    )
+
+
 def ranks_are_positions(session: Session) -> bool:
     """Every rank is the position of its hit in the list."""
     session.need("parsed_hits")
@@ -181,6 +190,7 @@ STORED_RULES: tuple[tuple[str, str, Callable[[Session], bool]], ...] = (
     ("moved_chunks", "none", chunks_stay_in_place),
     ("known_places", "settled", nothing_moved),
     ("sightings", "none", labels_are_placed),
+    ("table_spans", "none", no_chunk_has_spans),
     ("tied_ranks", "none", ranks_are_positions),
     ("cited_places", "none", answers_cite_nothing),
     ("citation_checks", "none", nothing_is_cited),
