@@ -77,7 +77,7 @@ def _note_unfinished(database: str, suite: str | None) -> None:
     """Runs that are not complete; nothing else shows them."""
     from pathlib import Path
 
-    from kbeval.live.journal import unfinished_runs
+    from kbeval.storage.unfinished import unfinished_runs
     from kbeval.util.text import counted
 
     for run in unfinished_runs(Path(database)):
@@ -94,7 +94,8 @@ def _forget(database: str, name: str, *, is_sure: bool) -> int:
     from pathlib import Path
 
     from kbeval.errors import UsageError
-    from kbeval.live.journal import Journal, find_unfinished, only_one, unfinished_runs
+    from kbeval.live.journal import Journal, only_one
+    from kbeval.storage.unfinished import find_unfinished, unfinished_runs
     from kbeval.util.text import counted, shown
 
     path = Path(database)

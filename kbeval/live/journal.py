@@ -1,7 +1,8 @@
-"""Runs that are being made: each attempt is committed at once, and the whole run appears in one transaction at the end.
+"""Runs that are being made: each attempt is kept at once, and the whole run appears in one transaction at the end.
 
-Everything goes through the process that has the database open. While it commits some attempts, others gather, which the
-next commit stores together; the event loop goes on in the meantime.
+An attempt is first appended to a file (see `storage.spool`), so that `kill -9` cannot lose it and nothing waits for the
+disk. The process that has the database open commits it right behind: while it commits some attempts, others gather,
+which the next commit stores together. Where there can be no such file, the attempt is kept when it is committed.
 """
 
 from __future__ import annotations
@@ -25,33 +26,17 @@ from kbeval.engine.relations import read_sql
 from kbeval.errors import DatabaseError, UsageError
 from kbeval.storage.database_file import check_is_database, real_path
 from kbeval.storage.new_database import make_tables
+from kbeval.storage.spool import Spool, remove_strays, spools_of
+from kbeval.storage.unfinished import Unfinished, read_unfinished
 from kbeval.util.files import check_target
 from kbeval.util.locks import take_lock
-from kbeval.util.text import counted
 
 # Another program may hold the database for long; an answer that was paid for is worth waiting.
 _PATIENCE_MS = 300_000
+# So many attempts may be kept and not committed yet: after a power cut only these may be gone.
+_MOST_BEHIND = 100
 _OF_RUN = "WHERE run_id = ? COLLATE BINARY"
 _SCHEMAS = ("schema/kbeval_unfinished_runs.sql", "schema/kbeval_attempts.sql")
-
-
-@dataclass(frozen=True)
-class Unfinished:
-    """A run that is not complete."""
-
-    run_id: str
-    suite: str
-    config: Mapping[str, Any]
-    plan: Mapping[str, Any]
-    commit_hash: str | None
-    started_at: str
-    answered: int = 0
-    failed: int = 0
-
-    @property
-    def total(self) -> int:
-        """How many queries it has."""
-        return len(self.plan.get("queries", ()))
 
 
 @dataclass(frozen=True)
@@ -85,6 +70,9 @@ class Journal:
         self._waiting: list[_Waiting] = []
         self._committing: list[_Waiting] = []
         self._is_scheduled = False
+        # Keeps the attempts that are not committed yet, and why they could not be committed.
+        self._spool: Spool | None = None
+        self._fault: DatabaseError | None = None
         # The event loop that watches for the answer to a commit, and the descriptor that it watches.
         self._watched: tuple[asyncio.AbstractEventLoop, int] | None = None
         self._keeps_file = False
@@ -103,8 +91,11 @@ class Journal:
                     self._database.check()
                 self._database.open("rwc" if is_new else "rw", _PATIENCE_MS)
                 self._keep_journal_file(self._database)
+                spools = spools_of(self._path)
                 with self._database.transaction():
                     self._prepare(is_empty=is_empty)
+                    unfinished = [run.run_id for run in read_unfinished(self._open)]
+                remove_strays(spools, unfinished)
         except BaseException as error:
             self.__exit__(type(error), error, None)
             raise
@@ -114,7 +105,7 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._database is not None:
-            self._settle()
+            self._drop_spool()
         database, self._database = self._database, None
         if database is not None:
             if self._keeps_file:
@@ -139,6 +130,8 @@ class Journal:
             msg = f"{self._path} is closed"
             raise DatabaseError(msg)
         self._settle()
+        if self._fault is not None:
+            raise self._fault
         return self._database
 
     def _prepare(self, *, is_empty: bool) -> None:
@@ -231,26 +224,74 @@ class Journal:
             )
             self._open.execute(f"UPDATE kbeval_attempts SET result_json = NULL {_OF_RUN}", (run.run_id,))
             self._open.execute(f"DELETE FROM kbeval_unfinished_runs {_OF_RUN}", (run.run_id,))
+        self._drop_spool()
 
     def forget(self, run_id: str) -> None:
         """Delete an unfinished run with its attempts."""
+        spools = spools_of(self._path)
         with self._explained(), self._open.transaction():
             self._open.execute(f"DELETE FROM kbeval_attempts {_OF_RUN}", (run_id,))
             self._open.execute(f"DELETE FROM kbeval_unfinished_runs {_OF_RUN}", (run_id,))
+            left = [run.run_id for run in read_unfinished(self._open)]
+        remove_strays(spools, left)
+
+    def keep_answers(self, run: Unfinished) -> None:
+        """From now on attempts are of this run, and are kept before they are committed.
+
+        Commits what a process that was killed has left.
+        """
+        self._drop_spool()
+        spool = Spool(self._path, run.run_id, run.started_at)
+        try:
+            if left := spool.rows():
+                marks = ", ".join("?" * len(left[0]))
+                with self._explained(), self._open.transaction():
+                    self._open.executemany(f"INSERT OR IGNORE INTO kbeval_attempts VALUES ({marks})", left)
+            spool.begin()
+        except OSError:
+            # Then each attempt waits until it is committed.
+            spool.close()
+            return
+        self._spool = spool
+
+    def _drop_spool(self) -> None:
+        """Everything in it is committed, or could not be: then it stays for the next process."""
+        self._settle()
+        spool, self._spool = self._spool, None
+        if spool is not None:
+            spool.close()
+            if self._fault is None:
+                spool.remove()
 
     # --- attempts -----------------------------------------------------------------------------------
 
     async def store(self, attempt: StoredAttempt) -> None:
-        """Return once the attempt is committed."""
+        """Return once the attempt cannot be lost any more."""
+        if self._fault is not None:
+            raise self._fault
         loop = asyncio.get_running_loop()
-        done: asyncio.Future[None] = loop.create_future()
-        self._waiting.append(_Waiting(attempt, done, loop))
+        one = _Waiting(attempt.row(), loop)
+        is_kept = self._keep(one.row)
+        if not is_kept or len(self._waiting) + len(self._committing) >= _MOST_BEHIND:
+            one.done = loop.create_future()
+        self._waiting.append(one)
         if not self._committing and not self._is_scheduled:
             # Together with all others whose response is here already.
             self._is_scheduled = True
             loop.call_soon(self._start_commit, loop)
-        # An attempt that was made is stored even if the program no longer waits for it.
-        await asyncio.shield(done)
+        if one.done is not None:
+            # An attempt that was made is stored even if the program no longer waits for it.
+            await asyncio.shield(one.done)
+
+    def _keep(self, row: tuple[Any, ...]) -> bool:
+        if self._spool is None:
+            return False
+        try:
+            self._spool.append(row)
+        except OSError:
+            # No space left, for example. The commit will say so, if it fails too.
+            return False
+        return True
 
     def _start_commit(self, loop: asyncio.AbstractEventLoop | None) -> None:
         """Send what has gathered to the process. Without an event loop, `_settle` waits for the answer."""
@@ -258,7 +299,7 @@ class Journal:
         if self._database is None or self._committing or not self._waiting:
             return
         self._committing, self._waiting = self._waiting, []
-        rows = [one.attempt.row() for one in self._committing]
+        rows = [one.row for one in self._committing]
         marks = ", ".join("?" * len(rows[0]))
         try:
             with self._explained():
@@ -292,6 +333,11 @@ class Journal:
 
     def _finish(self, error: DatabaseError | None) -> None:
         done, self._committing = self._committing, []
+        if error is not None:
+            self._fault = error
+        elif self._spool is not None and self._fault is None:
+            with contextlib.suppress(OSError):
+                self._spool.shrink(one.row for one in self._waiting)
         for one in done:
             one.finish(error)
 
@@ -304,16 +350,16 @@ class Journal:
                 self._start_commit(None)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Waiting:
     """An attempt that is not committed yet, and where that is waited for."""
 
-    attempt: StoredAttempt
-    done: asyncio.Future[None]
+    row: tuple[Any, ...]
     loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[None] | None = None
 
     def finish(self, error: DatabaseError | None) -> None:
-        if self.loop.is_closed() or self.done.done():
+        if self.done is None or self.loop.is_closed() or self.done.done():
             return
         if error is None:
             self.done.set_result(None)
@@ -323,60 +369,6 @@ class _Waiting:
 
 def _text(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def read_unfinished(database: Database) -> list[Unfinished]:
-    """The unfinished runs of an open database, oldest first; none if it has no such table."""
-    if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'kbeval_unfinished_runs'").first() is None:
-        return []
-    rows = database.execute(
-        "SELECT u.run_id, u.suite, u.config_json, u.plan_json, u.commit_hash, u.started_at,"
-        "       (SELECT COUNT(DISTINCT a.query_id) FROM kbeval_attempts AS a"
-        "        WHERE a.run_id = u.run_id AND a.error_kind IS NULL),"
-        "       (SELECT COUNT(DISTINCT a.query_id) FROM kbeval_attempts AS a WHERE a.run_id = u.run_id)"
-        " FROM kbeval_unfinished_runs AS u ORDER BY u.started_at, u.rowid"
-    )
-    return [
-        Unfinished(
-            str(run_id),
-            str(suite),
-            json.loads(config),
-            json.loads(plan),
-            commit,
-            str(started),
-            answered,
-            asked - answered,
-        )
-        for run_id, suite, config, plan, commit, started, answered, asked in rows
-    ]
-
-
-def unfinished_runs(path: Path) -> list[Unfinished]:
-    """The unfinished runs of a database, without changing it."""
-    if not path.is_file():
-        return []
-    with Database(path) as database:
-        database.check()
-        database.open("ro")
-        return read_unfinished(database)
-
-
-def find_unfinished(runs: Sequence[Unfinished], name: str, path: Path) -> Unfinished:
-    """One by its id, a unique prefix, or `latest`."""
-    if name == "latest" and runs:
-        return runs[-1]
-    exact = [run for run in runs if run.run_id == name]
-    found = exact or [run for run in runs if run.run_id.startswith(name)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        msg = f"{name!r} is ambiguous: {', '.join(run.run_id for run in found[:5])}"
-    elif runs:
-        many = counted(len(runs), "unfinished run")
-        msg = f"{path} has no unfinished run {name!r}; it has {many}: {', '.join(run.run_id for run in runs[:5])}"
-    else:
-        msg = f"{path} has no unfinished runs"
-    raise UsageError(msg)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from kbeval.errors import KbevalError, UsageError
 from kbeval.golden import Golden
 from kbeval.live.asking import Asking, Query, Row, Target
 from kbeval.live.errors_allowed import ErrorsAllowed
-from kbeval.live.journal import Journal, StoredAttempt, Unfinished, find_unfinished, only_one
+from kbeval.live.journal import Journal, StoredAttempt, only_one
 from kbeval.live.limits import Limit
 from kbeval.live.passages import Bm25
 from kbeval.live.progress import Progress
@@ -27,6 +27,7 @@ from kbeval.live.targets import ANCHORS, BM25, DEFAULT_K, TargetConfig, open_tar
 from kbeval.live.templates import TemplateError
 from kbeval.live.working import Crew, Interrupted, Stopped, handling_interrupts, run_async
 from kbeval.storage.runs import is_reserved
+from kbeval.storage.unfinished import Unfinished, find_unfinished
 from kbeval.systems.json_lines import id_of, written
 from kbeval.util.hiding import Hider
 from kbeval.util.text import counted
@@ -268,6 +269,7 @@ class Making:
 
     async def make(self) -> Finished:
         """Ask everything that has no answer yet, then store the run."""
+        self._journal.keep_answers(self._run)
         self._before = self._journal.results(self._run.run_id)
         self._results = {query_id: row for query_id, (_, answered, row) in self._before.items() if answered}
         left = [query for query in self._queries if query.id not in self._results]
