@@ -78,16 +78,10 @@ def _note_unfinished(database: str, suite: str | None) -> None:
     from pathlib import Path
 
     from kbeval.storage.unfinished import unfinished_runs
-    from kbeval.util.text import counted
 
     for run in unfinished_runs(Path(database)):
         if suite in (None, run.suite):
-            failed = f", {run.failed:,} failed" if run.failed else ""
-            common.note(
-                f"unfinished: {run.run_id} ({run.suite}, started {run.started_at[:19]}Z):"
-                f" {run.answered:,} of {counted(run.total, 'query', 'queries')} answered{failed};"
-                f" continue with 'kbeval run --resume {run.run_id}'"
-            )
+            common.note(f"unfinished: {run.run_id} ({run.suite}, started {run.started_at[:19]}Z): {run.state}")
 
 
 def _forget(database: str, name: str, *, is_sure: bool) -> int:

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from kbeval.database.connection import Database
-from kbeval.errors import UsageError
+from kbeval.errors import KbevalError, UsageError
 from kbeval.storage.spool import Spool
-from kbeval.util.text import counted
+from kbeval.util.text import counted, shown
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,15 @@ class Unfinished:
     def total(self) -> int:
         """How many queries it has."""
         return len(self.plan.get("queries", ()))
+
+    @property
+    def state(self) -> str:
+        """How far it is, and how to continue."""
+        failed = f", {self.failed:,} failed" if self.failed else ""
+        return (
+            f"{self.answered:,} of {counted(self.total, 'query', 'queries')} answered and stored{failed};"
+            f" continue with 'kbeval run --resume {shown(self.run_id)}'"
+        )
 
 
 def read_unfinished(database: Database) -> list[Unfinished]:
@@ -85,6 +94,15 @@ def _with_kept(run: Unfinished, database: Database, path: Path) -> Unfinished:
     found |= {(row[1], row[8] is None) for row in kept}
     answered = {query_id for query_id, is_answered in found if is_answered}
     return dataclasses.replace(run, answered=len(answered), failed=len({query_id for query_id, _ in found} - answered))
+
+
+def said_of_unfinished(name: str, database: str) -> str | None:
+    """Why there is no such run, if it is an unfinished one. `name`: an id, the beginning of one, or `latest`."""
+    try:
+        run = find_unfinished(unfinished_runs(Path(database)), name, Path(database))
+    except (KbevalError, OSError, ValueError):
+        return None
+    return f"run {shown(run.run_id)!r} is unfinished: {run.state}"
 
 
 def find_unfinished(runs: Sequence[Unfinished], name: str, path: Path) -> Unfinished:

@@ -219,7 +219,23 @@ def test_too_many_errors_stop_the_run_and_it_can_be_resumed(place: Place, server
     _, out, err = place.run("runs")
     assert "unfinished: r (live" in err
     assert "10 of 40 queries answered" in err
-    code, _, err = place.run("score", "--all")
+    code, out, err = place.run("score", "--all")
+    assert (code, out) == (2, "")
+    assert "holds no runs yet" in err
+    stored = "run 'r' is unfinished: 10 of 40 queries answered and stored, 5 failed; continue with"
+    assert f"{stored} 'kbeval run --resume r'" in err
+    for words in (
+        ["score", "r"],
+        ["score", "latest"],
+        ["show", "r"],
+        ["compare", "r", "r"],
+        ["gate", "r", "--min", "mrr=0"],
+        ["report", "r"],
+        ["judge", "r", "--judge-model", "m", "--judge-base-url", server.url],
+    ):
+        code, out, err = place.run(*words)
+        assert (code, out) == (2, ""), words
+        assert f"{stored} 'kbeval run --resume r'" in err, words
     server.set(faults=[])
     before = server.counts()["requests"]
     assert place.run("run", "--resume", "r")[0] == 0
@@ -285,9 +301,17 @@ def test_forget_deletes_an_unfinished_run(place: Place, server: LiveServer) -> N
     assert code == 2
     assert "--yes" in err
     assert place.rows("SELECT COUNT(*) FROM kbeval_unfinished_runs") == [(1,)]
+    # With a complete run in the database, too; by the beginning of its id, too.
+    server.set(faults=[])
+    assert place.run("run", "--run-id", "whole", "--limit", "1")[0] == 0
+    for name in ("r", "whol", "x"):
+        code, _, err = place.run("show", name)
+        assert code == (0 if name == "whol" else 2)
+        assert ("run 'r' is unfinished: 2 of 30 queries answered and stored" in err) is (name == "r")
+        assert ("there is no run 'x'" in err) is (name == "x")
     assert place.run("runs", "--forget", "r", "--yes")[0] == 0
     assert place.rows("SELECT COUNT(*) FROM kbeval_unfinished_runs") == [(0,)]
-    assert place.rows("SELECT COUNT(*) FROM kbeval_attempts") == [(0,)]
+    assert place.rows("SELECT DISTINCT run_id FROM kbeval_attempts") == [("whole",)]
     code, _, err = place.run("runs", "--forget", "r", "--yes")
     assert code == 2
     assert "no unfinished runs" in err

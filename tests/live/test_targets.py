@@ -122,7 +122,7 @@ def test_a_server_that_dies_half_way_leaves_a_run_to_resume(place: Place) -> Non
 # --- programs ----------------------------------------------------------------------------------------
 
 FUNCTIONS = """
-import asyncio, time
+import asyncio, os, subprocess, sys, time
 
 def plain(query, entry):
     return {"hits_top_k": ["c1", {"chunk_id": "c2", "score": 0.5}], "answer": "yes", "seen": entry["id"]}
@@ -142,7 +142,16 @@ def failing(query, entry):
         return {"error": "model overloaded", "hits_top_k": ["c1"]}
     return {"hits_top_k": []}
 
+def printing(query, entry):
+    print("printed")
+    subprocess.run(["echo", "by a child"], check=True)
+    os.write(1, b"without buffer\\n")
+    if "2" in query:
+        sys.exit("gone")
+    return {"hits_top_k": []}
+
 not_a_function = 3
+print("loaded")
 """
 
 
@@ -179,6 +188,22 @@ def test_errors_of_a_function_are_errors_of_its_queries(place: Place) -> None:
     # What was retrieved before the error counts.
     assert rows["q005"]["hits_top_k"] == [{"rank": 1, "chunk_id": "c1"}]
     assert rows["q005"]["error"]["message"] == "model overloaded"
+
+
+def test_what_a_function_prints_is_not_data_and_it_cannot_end_kbeval(place: Place) -> None:
+    python(place, "printing")
+    code, out, err = place.run_apart("run", "--run-id", "r")
+    assert (code, out) == (0, "r\n"), err
+    for said in ("loaded", "printed", "by a child", "without buffer"):
+        assert f"{said}\n" in err
+    rows = place.results("r")
+    assert {query: row["error"]["message"] for query, row in rows.items() if "error" in row} == {
+        "q002": "SystemExit: gone"
+    }
+    code, out, err = place.run_apart("run", "--dry-run")
+    assert code == 0
+    assert out.startswith("searching:printing('Question 1?'")
+    assert "loaded" not in out
 
 
 @pytest.mark.parametrize(
