@@ -32,7 +32,7 @@ def runs_command(form: str, forget: str | None, yes: bool, **_: Any) -> int:  # 
     from kbeval.metrics.names import short_name
     from kbeval.render.scores import FIRST_HEADLINES
     from kbeval.render.table import Column
-    from kbeval.storage.run_config import config_of, imported_from
+    from kbeval.storage.run_config import config_of, imported_from, stored_warnings
     from kbeval.storage.runs import of_suite, run_faults
     from kbeval.storage.source import stored_runs
 
@@ -68,6 +68,9 @@ def runs_command(form: str, forget: str | None, yes: bool, **_: Any) -> int:  # 
     common.print_table(columns, [_row(run, numbers, repeats=repeats) for run in runs], form)
     for fault in run_faults(stored, runs):
         common.warn(f"{fault}: it cannot be scored or compared")
+    for run in runs if form == "table" else ():
+        for text in stored_warnings(config_of(run)):
+            common.warn(f"run {run.run_id}: {text}")
     if form == "table" and not all(run.aggregate() for run in runs):
         common.note("runs without numbers have not been scored yet; run 'kbeval score --all'")
     return 0

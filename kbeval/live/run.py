@@ -357,6 +357,8 @@ class Making:
         has_answers = any(row.get("answer") is not None or row.get("abstained") is not None for row in answered)
         if answered and has_answers and all(map(is_abstention, answered)):
             self._warnings.append(ALL_ABSTAINED)
+            if not all(map(_is_to_be_refused, self._queries)):
+                config["kbeval"] = {**config["kbeval"], "outage": True}
         if self._warnings:
             config["kbeval"] = {**config["kbeval"], "warnings": self._warnings}
         if self._config.type == ANCHORS:
@@ -378,6 +380,14 @@ class Making:
                 f"{answered:,} of {total} answered and stored; continue with 'kbeval run --resume {self._run.run_id}'"
             )
         return type(error)(f"{error.headline}; {kept}", error.details)
+
+
+def _is_to_be_refused(query: Query) -> bool:
+    """Is a refusal the right answer?"""
+    labels = ("expected_doc_ids", "expected_chunk_ids", "gold_citations")
+    answerable = query.entry.get("answerable")
+    has_nothing = query.entry.get("expected_doc_ids") == [] and not any(query.entry.get(name) for name in labels)
+    return answerable is False or (answerable is None and has_nothing)
 
 
 def with_coverage(config: dict[str, Any], rows: Sequence[Row]) -> dict[str, Any]:
