@@ -17,6 +17,12 @@ from tests.support.live_server import LiveServer, search
 GATES = "\n[gates]\nmin = { mrr = 0.9 }\nmax = { error_rate = 0.0 }\nmax_drop = { mrr = 0.5 }\n"
 
 
+@pytest.fixture(scope="module")
+def judge_server() -> Iterator[JudgeServer]:
+    with JudgeServer() as found:
+        yield found
+
+
 @pytest.fixture
 def labelled(place: Place, server: LiveServer) -> Place:
     """The right chunk is the first hit for every question but the last."""
@@ -138,7 +144,8 @@ def test_a_run_id_that_is_a_path_has_no_folder(labelled: Place, tmp_path: Path) 
     assert not (tmp_path.parent / "out").exists()
 
 
-def test_at_a_terminal_it_asks_what_is_being_tried(labelled: Place) -> None:
+def test_at_a_terminal_it_asks_what_is_being_tried(labelled: Place, judge_server: JudgeServer) -> None:
+    judge = ["--store-full-text", "--judge-model", "m", "--judge-base-url", f"{judge_server.url}/v1"]
     assert labelled.run("pipeline", "--run-id", "one", "--description", "the old prompt")[0] == 0
 
     def spawn(*words: str) -> pexpect.spawn:
@@ -148,27 +155,31 @@ def test_at_a_terminal_it_asks_what_is_being_tried(labelled: Place) -> None:
         child.setwinsize(50, 160)
         return child
 
-    asking = spawn("--run-id", "two")
+    asking = spawn("--run-id", "two", *judge)
     asking.expect("the last run of suite live is one")
     asking.expect("the old prompt")
     asking.expect("What is being tried")
     asking.sendline("a new prompt")
+    for step in ("health: done", "run: done", "judge: done: m: groundedness 5", "score: done", "compare: done"):
+        asking.expect_exact(step)
     asking.expect(pexpect.EOF)
     asking.close()
     assert asking.exitstatus == 0
     assert labelled.snapshot("two")["description"] == "a new prompt"
 
-    silent = spawn("--run-id", "three", "--no-input")
+    silent = spawn("--run-id", "three", "--no-input", *judge)
     silent.expect(pexpect.EOF)
+    assert "What is being tried" not in silent.before
     silent.close()
     assert silent.exitstatus == 0
     assert labelled.snapshot("three").get("description") is None
-
-
-@pytest.fixture(scope="module")
-def judge_server() -> Iterator[JudgeServer]:
-    with JudgeServer() as found:
-        yield found
+    for run_id, tried in (("two", "a new prompt"), ("three", "# three")):
+        found = summary_of(labelled, run_id)
+        assert tried in found
+        assert "| judge_correctness | 5.0000 | 5 | 0 |" in found
+        page = (labelled.folder / "runs" / run_id / "report.html").read_text()
+        assert page.startswith("<!DOCTYPE html>")
+        assert run_id in page
 
 
 def test_answers_are_judged_before_they_are_scored(labelled: Place, judge_server: JudgeServer) -> None:

@@ -186,6 +186,55 @@ def test_a_query_that_fails_is_stored_with_its_error(
     assert numbers["error_rate"] == 0.2
 
 
+def test_every_fault_of_a_server_is_stored_as_what_it_is(place: Place, server: LiveServer) -> None:
+    """One query for each, in one run: those that pass are tried again, the others are errors of their queries alone."""
+    lasting = {
+        "slow": ("timeout", None, 1),
+        "drop": ("connection", None, 2),
+        "reset": ("connection", None, 2),
+        "429": ("http", 429, 2),
+        "500": ("http", 500, 1),
+        "502": ("http", 502, 2),
+        "503": ("http", 503, 2),
+        "bare": ("http", 500, 1),
+        "half": ("invalid_response", 200, 1),
+        "empty": ("invalid_response", 200, 1),
+        "error200": ("invalid_response", 200, 1),
+        "huge": ("invalid_response", 200, 1),
+        "redirect_away": ("http", 307, 1),
+        "wrong_types": ("invalid_response", 200, 1),
+    }
+    passing = ("drop", "reset", "429", "502", "503", "redirect")
+    queries = [*lasting, *(f"{kind} once" for kind in passing), "nothing wrong"]
+    (place.folder / "golden.json").write_text(json.dumps([{"id": one, "query": f"{one}?"} for one in queries]))
+    place.http(server.url, "attempts = 2\nmax_response_mb = 1")
+    server.set(
+        faults=[
+            *({"kind": kind, "queries": [f"{kind}?"]} for kind in lasting),
+            *({"kind": kind, "queries": [f"{kind} once?"], "first": 1} for kind in passing),
+        ],
+        slow_seconds=60,
+    )
+    code, _, err = place.run("run", "--run-id", "r", "--max-errors", "100%", "--timeout", "8")
+    assert code == 0, err
+    assert f"stored run r: {len(queries)} queries, {len(lasting)} errors" in err
+    rows = place.results("r")
+    assert sorted(rows) == sorted(queries)
+    errors = {query: row["error"] for query, row in rows.items() if "error" in row}
+    assert {
+        query: (error["kind"], error["status"], rows[query]["attempts"]) for query, error in errors.items()
+    } == lasting
+    assert all(error["message"] for error in errors.values())
+    # A redirect within the server is followed, and not an attempt of its own.
+    assert {kind: rows[f"{kind} once"]["attempts"] for kind in passing} == dict.fromkeys(passing, 2) | {"redirect": 1}
+    assert place.run("score", "r")[0] == 0
+    ((aggregate,),) = place.rows("SELECT aggregate_json FROM eval_runs")
+    numbers = json.loads(aggregate)
+    assert (numbers["total_queries"], numbers["failed_queries"]) == (len(queries), len(lasting))
+    assert numbers["error_rate"] == pytest.approx(len(lasting) / len(queries), abs=1e-4)
+    assert numbers["timeout_rate"] == pytest.approx(1 / len(queries), abs=1e-4)
+
+
 def test_a_timeout_counts_as_one(place: Place, server: LiveServer) -> None:
     place.http(server.url)
     server.set(faults=[{"kind": "slow", "queries": ["Question 3?"]}])
