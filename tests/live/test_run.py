@@ -123,7 +123,7 @@ def test_verbose_shows_request_response_and_row(place: Place, server: LiveServer
             "target.response.hits (items[*].id) found nothing; the response is an object with results",
         ),
         ("answer", "answer", "found the text 'The answer to: Question 1?' instead of a list of objects"),
-        ("results[*].id", "took_ms", "target.response.answer (took_ms) found the number 7 instead of text"),
+        ("results[*].id", "took_ms", "target.response.answer (took_ms) found the number 7 instead of a string"),
         (
             "results[*].id",
             "results[0]",
