@@ -35,8 +35,6 @@ from kbeval.util.locks import take_lock
 _PATIENCE_MS = 300_000
 # So many attempts may be kept and not committed yet: after a power cut only these may be gone.
 _MOST_BEHIND = 100
-# Time for others to gather, if nothing waits for the commit.
-_GATHERING_SECONDS = 0.02
 _OF_RUN = "WHERE run_id = ? COLLATE BINARY"
 _SCHEMAS = ("schema/kbeval_unfinished_runs.sql", "schema/kbeval_attempts.sql")
 
@@ -277,19 +275,13 @@ class Journal:
         if not is_kept or len(self._waiting) + len(self._committing) >= _MOST_BEHIND:
             one.done = loop.create_future()
         self._waiting.append(one)
-        if not self._committing:
-            self._schedule(loop)
+        if not self._committing and not self._is_scheduled:
+            # Together with all others whose response is here already.
+            self._is_scheduled = True
+            loop.call_soon(self._start_commit, loop)
         if one.done is not None:
             # An attempt that was made is stored even if the program no longer waits for it.
             await asyncio.shield(one.done)
-
-    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Commit together with others: those whose response is here already, or, if nothing waits, those to come."""
-        if self._waiting and self._waiting[-1].done is not None:
-            loop.call_soon(self._start_commit, loop)
-        elif self._waiting and not self._is_scheduled:
-            self._is_scheduled = True
-            loop.call_later(_GATHERING_SECONDS, self._start_commit, loop)
 
     def _keep(self, row: tuple[Any, ...]) -> bool:
         if self._spool is None:
@@ -321,10 +313,7 @@ class Journal:
 
     def _go_on(self, loop: asyncio.AbstractEventLoop) -> None:
         self._finish_commit()
-        if any(one.done is not None for one in self._waiting):
-            self._start_commit(loop)
-        else:
-            self._schedule(loop)
+        self._start_commit(loop)
 
     def _finish_commit(self) -> None:
         if self._watched is not None:
