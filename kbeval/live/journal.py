@@ -1,8 +1,7 @@
-"""Runs that are being made: each attempt is kept at once, and the whole run appears in one transaction at the end.
+"""Runs that are being made: each attempt is committed at once, and the whole run appears in one transaction at the end.
 
-An attempt is first appended to a file (see `storage.spool`), so that `kill -9` cannot lose it and nothing waits for the
-disk. The process that has the database open commits it right behind: while it commits some attempts, others gather,
-which the next commit stores together. Where there can be no such file, the attempt is kept when it is committed.
+Everything goes through the process that has the database open. While it commits some attempts, others gather, which the
+next commit stores together; the event loop goes on in the meantime.
 """
 
 from __future__ import annotations
@@ -26,15 +25,12 @@ from kbeval.engine.relations import read_sql
 from kbeval.errors import DatabaseError, UsageError
 from kbeval.storage.database_file import check_is_database, real_path
 from kbeval.storage.new_database import make_tables
-from kbeval.storage.spool import Spool, remove_strays, spools_of
 from kbeval.storage.unfinished import Unfinished, read_unfinished
 from kbeval.util.files import check_target
 from kbeval.util.locks import take_lock
 
 # Another program may hold the database for long; an answer that was paid for is worth waiting.
 _PATIENCE_MS = 300_000
-# So many attempts may be kept and not committed yet: after a power cut only these may be gone.
-_MOST_BEHIND = 100
 _OF_RUN = "WHERE run_id = ? COLLATE BINARY"
 _SCHEMAS = ("schema/kbeval_unfinished_runs.sql", "schema/kbeval_attempts.sql")
 
@@ -70,9 +66,6 @@ class Journal:
         self._waiting: list[_Waiting] = []
         self._committing: list[_Waiting] = []
         self._is_scheduled = False
-        # Keeps the attempts that are not committed yet, and why they could not be committed.
-        self._spool: Spool | None = None
-        self._fault: DatabaseError | None = None
         # The event loop that watches for the answer to a commit, and the descriptor that it watches.
         self._watched: tuple[asyncio.AbstractEventLoop, int] | None = None
         self._keeps_file = False
@@ -91,11 +84,8 @@ class Journal:
                     self._database.check()
                 self._database.open("rwc" if is_new else "rw", _PATIENCE_MS)
                 self._keep_journal_file(self._database)
-                spools = spools_of(self._path)
                 with self._database.transaction():
                     self._prepare(is_empty=is_empty)
-                    unfinished = [run.run_id for run in read_unfinished(self._open)]
-                remove_strays(spools, unfinished)
         except BaseException as error:
             self.__exit__(type(error), error, None)
             raise
@@ -105,7 +95,7 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._database is not None:
-            self._drop_spool()
+            self._settle()
         database, self._database = self._database, None
         if database is not None:
             if self._keeps_file:
@@ -130,8 +120,6 @@ class Journal:
             msg = f"{self._path} is closed"
             raise DatabaseError(msg)
         self._settle()
-        if self._fault is not None:
-            raise self._fault
         return self._database
 
     def _prepare(self, *, is_empty: bool) -> None:
@@ -224,74 +212,26 @@ class Journal:
             )
             self._open.execute(f"UPDATE kbeval_attempts SET result_json = NULL {_OF_RUN}", (run.run_id,))
             self._open.execute(f"DELETE FROM kbeval_unfinished_runs {_OF_RUN}", (run.run_id,))
-        self._drop_spool()
 
     def forget(self, run_id: str) -> None:
         """Delete an unfinished run with its attempts."""
-        spools = spools_of(self._path)
         with self._explained(), self._open.transaction():
             self._open.execute(f"DELETE FROM kbeval_attempts {_OF_RUN}", (run_id,))
             self._open.execute(f"DELETE FROM kbeval_unfinished_runs {_OF_RUN}", (run_id,))
-            left = [run.run_id for run in read_unfinished(self._open)]
-        remove_strays(spools, left)
-
-    def keep_answers(self, run: Unfinished) -> None:
-        """From now on attempts are of this run, and are kept before they are committed.
-
-        Commits what a process that was killed has left.
-        """
-        self._drop_spool()
-        spool = Spool(self._path, run.run_id, run.started_at)
-        try:
-            if left := spool.rows():
-                marks = ", ".join("?" * len(left[0]))
-                with self._explained(), self._open.transaction():
-                    self._open.executemany(f"INSERT OR IGNORE INTO kbeval_attempts VALUES ({marks})", left)
-            spool.begin()
-        except OSError:
-            # Then each attempt waits until it is committed.
-            spool.close()
-            return
-        self._spool = spool
-
-    def _drop_spool(self) -> None:
-        """Everything in it is committed, or could not be: then it stays for the next process."""
-        self._settle()
-        spool, self._spool = self._spool, None
-        if spool is not None:
-            spool.close()
-            if self._fault is None:
-                spool.remove()
 
     # --- attempts -----------------------------------------------------------------------------------
 
     async def store(self, attempt: StoredAttempt) -> None:
-        """Return once the attempt cannot be lost any more."""
-        if self._fault is not None:
-            raise self._fault
+        """Return once the attempt is committed."""
         loop = asyncio.get_running_loop()
-        one = _Waiting(attempt.row(), loop)
-        is_kept = self._keep(one.row)
-        if not is_kept or len(self._waiting) + len(self._committing) >= _MOST_BEHIND:
-            one.done = loop.create_future()
-        self._waiting.append(one)
+        done: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(_Waiting(attempt, done, loop))
         if not self._committing and not self._is_scheduled:
             # Together with all others whose response is here already.
             self._is_scheduled = True
             loop.call_soon(self._start_commit, loop)
-        if one.done is not None:
-            # An attempt that was made is stored even if the program no longer waits for it.
-            await asyncio.shield(one.done)
-
-    def _keep(self, row: tuple[Any, ...]) -> bool:
-        if self._spool is None:
-            return False
-        try:
-            self._spool.append(row)
-        except OSError:
-            # No space left, for example. The commit will say so, if it fails too.
-            return False
-        return True
+        # An attempt that was made is stored even if the program no longer waits for it.
+        await asyncio.shield(done)
 
     def _start_commit(self, loop: asyncio.AbstractEventLoop | None) -> None:
         """Send what has gathered to the process. Without an event loop, `_settle` waits for the answer."""
@@ -299,7 +239,7 @@ class Journal:
         if self._database is None or self._committing or not self._waiting:
             return
         self._committing, self._waiting = self._waiting, []
-        rows = [one.row for one in self._committing]
+        rows = [one.attempt.row() for one in self._committing]
         marks = ", ".join("?" * len(rows[0]))
         try:
             with self._explained():
@@ -333,11 +273,6 @@ class Journal:
 
     def _finish(self, error: DatabaseError | None) -> None:
         done, self._committing = self._committing, []
-        if error is not None:
-            self._fault = error
-        elif self._spool is not None and self._fault is None:
-            with contextlib.suppress(OSError):
-                self._spool.shrink(one.row for one in self._waiting)
         for one in done:
             one.finish(error)
 
@@ -350,16 +285,16 @@ class Journal:
                 self._start_commit(None)
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Waiting:
     """An attempt that is not committed yet, and where that is waited for."""
 
-    row: tuple[Any, ...]
+    attempt: StoredAttempt
+    done: asyncio.Future[None]
     loop: asyncio.AbstractEventLoop
-    done: asyncio.Future[None] | None = None
 
     def finish(self, error: DatabaseError | None) -> None:
-        if self.done is None or self.loop.is_closed() or self.done.done():
+        if self.loop.is_closed() or self.done.done():
             return
         if error is None:
             self.done.set_result(None)

@@ -269,7 +269,6 @@ class Making:
 
     async def make(self) -> Finished:
         """Ask everything that has no answer yet, then store the run."""
-        self._journal.keep_answers(self._run)
         self._before = self._journal.results(self._run.run_id)
         self._results = {query_id: row for query_id, (_, answered, row) in self._before.items() if answered}
         left = [query for query in self._queries if query.id not in self._results]

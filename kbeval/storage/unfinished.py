@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,6 @@ from typing import Any
 
 from kbeval.database.connection import Database
 from kbeval.errors import KbevalError, UsageError
-from kbeval.storage.spool import Spool
 from kbeval.util.text import counted, shown
 
 
@@ -76,24 +74,7 @@ def unfinished_runs(path: Path) -> list[Unfinished]:
     with Database(path) as database:
         database.check()
         database.open("ro")
-        return [_with_kept(run, database, path) for run in read_unfinished(database)]
-
-
-def _with_kept(run: Unfinished, database: Database, path: Path) -> Unfinished:
-    """The run with the answers that were kept and not committed when it was killed."""
-    try:
-        kept = Spool(path, run.run_id, run.started_at).rows()
-    except OSError:
-        return run
-    if not kept:
-        return run
-    stored = database.execute(
-        "SELECT query_id, error_kind IS NULL FROM kbeval_attempts WHERE run_id = ? COLLATE BINARY", (run.run_id,)
-    )
-    found = {(str(query_id), bool(is_answered)) for query_id, is_answered in stored}
-    found |= {(row[1], row[8] is None) for row in kept}
-    answered = {query_id for query_id, is_answered in found if is_answered}
-    return dataclasses.replace(run, answered=len(answered), failed=len({query_id for query_id, _ in found} - answered))
+        return read_unfinished(database)
 
 
 def said_of_unfinished(name: str, database: str) -> str | None:

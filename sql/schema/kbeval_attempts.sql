@@ -1,6 +1,5 @@
--- What kbeval keeps for itself in the database: every request that `kbeval run` has sent, one row each. A row is kept in a
--- file next to the database before another request is sent in its place, and committed right behind. While a run is
--- unfinished, result_json holds its rows; afterwards eval_query_results does.
+-- What kbeval keeps for itself in the database: every request that `kbeval run` has sent, one row each, committed before
+-- the next request for the query. While a run is unfinished, result_json holds its rows; afterwards eval_query_results does.
 
 CREATE TABLE IF NOT EXISTS kbeval_attempts (
     run_id        TEXT NOT NULL,
