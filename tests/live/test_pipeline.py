@@ -7,9 +7,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pexpect
 import pytest
 
+from kbeval.cli.judge import judge_command
+from kbeval.cli.live_run import run_command
+from kbeval.cli.pipeline import pipeline_command
 from tests.live.conftest import Place
 from tests.support.judge_server import JudgeServer
 from tests.support.live_server import LiveServer, search
@@ -117,6 +121,24 @@ def test_an_outage_does_not_look_like_a_result(labelled: Place, server: LiveServ
     assert code == 0
     assert "every answer is a refusal with nothing retrieved" in err
     assert "every answer is a refusal with nothing retrieved" in summary_of(labelled, "one")
+
+
+def test_it_takes_the_options_of_run_and_judge(labelled: Place, server: LiveServer) -> None:
+    def options(command: click.Command) -> set[str]:
+        return {name for option in command.params for name in option.opts if name.startswith("--")}
+
+    # What is missing says something else, or prints instead of judging.
+    assert options(run_command) <= options(pipeline_command)
+    assert options(judge_command) - options(pipeline_command) == {"--format", "--agreement"}
+    before = server.counts()["requests"]
+    code, out, err = labelled.run("pipeline", "--dry-run")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"POST {server.url}/search\n")
+    assert server.counts()["requests"] == before
+    assert not labelled.db.exists()
+    code, _, err = labelled.run("pipeline", "--run-id", "one", "--verbose", "--limit", "1", "--skip-score")
+    assert code == 0
+    assert '"took_ms": 7' in err
 
 
 def test_steps_can_be_left_out(labelled: Place) -> None:

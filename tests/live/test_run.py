@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import time
 from datetime import datetime
@@ -519,9 +521,11 @@ def test_interrupted_repetitions_are_all_resumed(place: Place, server: LiveServe
     server.set(delay=0.1)
     process = place.start("run", "--run-id", "r", "--repeat", "3", "--concurrency", "2")
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (
-        place.db.exists() and ("r-r2",) in place.rows("SELECT DISTINCT run_id FROM kbeval_attempts")
-    ):
+    while time.monotonic() < deadline:
+        # The database and its tables do not exist from the start.
+        with contextlib.suppress(sqlite3.OperationalError):
+            if place.db.exists() and ("r-r2",) in place.rows("SELECT DISTINCT run_id FROM kbeval_attempts"):
+                break
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
