@@ -35,7 +35,7 @@ CREATE MACRO is_json_container(t) AS left(t, 2) IN ('{"', '["', '[[', '[{', '{}'
 CREATE MACRO loose_fault(t) AS
     COALESCE(
         CASE WHEN maybe_loose(t) THEN syntax_fault(without_texts(t)) END,
-        CASE WHEN repeats_a_key(t) THEN 'a key stands twice in one object' END
+        CASE WHEN repeats_a_key(t) THEN 'has a duplicate key in an object' END
     );
 CREATE MACRO is_strict_json(t) AS CASE WHEN json_valid(t) THEN loose_fault(t) IS NULL ELSE false END;
 CREATE MACRO syntax_fault(t) AS
@@ -50,7 +50,7 @@ CREATE MACRO syntax_fault(t) AS
                 lambda n: isfinite(CAST(n AS DOUBLE))
             )
         )
-            THEN 'holds a number that is too large'
+            THEN 'contains a number that is too large'
     END;
 
 -- The same of a text from which n fields were read that are there once each, or reading it would have failed. A field

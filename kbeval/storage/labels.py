@@ -1,4 +1,4 @@
-"""Writes the decisions of people, each as it is made (`sql/schema/kbeval_labels.sql`), and reads what they are shown."""
+"""Writes the decisions of people, each as it is made (`sql/schema/kbeval_labels.sql`), and reads the shown texts."""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ def test_wrong_input_is_one_line_and_leaves_no_database(folder: Path) -> None:
     cases = {
         ("missing",): "does not exist",
         ("outside.md",): "is not a folder",
-        ("none",): "has no files that end in",
+        ("none",): "contains no files that end in",
         ("latin",): "a.txt is not UTF-8 text (byte 3)",
         ("binary",): "NUL",
         ("help", "--overlap", "60"): "must be smaller",
