@@ -96,9 +96,9 @@ class Evaluation(Mapping[str, float | None]):
         found = []
         if self.only_in_qrels:
             what = counted(self.only_in_qrels, "query", "queries")
-            found.append(f"{what} of the qrels without a ranking were left out (complete=True counts them as 0)")
+            found.append(f"{what} of the qrels without a ranking left out (complete=True counts them as 0)")
         if self.only_in_run:
-            found.append(f"{counted(self.only_in_run, 'query', 'queries')} of the run without judgements were left out")
+            found.append(f"{counted(self.only_in_run, 'query', 'queries')} of the run without judgements left out")
         return found
 
     def __repr__(self) -> str:

@@ -297,7 +297,7 @@ BROKEN: Sequence[tuple[Callable[[Path], object], str, str | bytes, str]] = (
     (read_deepeval, "a.json", '{"testCases": [3]}', r"testCases\[0\] is not an object"),
     (read_deepeval, "a.json", "[" * 100_000, "nested too deeply|not valid JSON"),
     (read_inspect, "a.json", "{}", "not a log of Inspect"),
-    (read_inspect, "a.json", '{"eval": {}, "samples": [3]}', "sample 1: is not a sample"),
+    (read_inspect, "a.json", '{"eval": {}, "samples": [3]}', "sample 1: not a sample"),
     (read_inspect, "a.eval", "not a zip file", "cannot be read as a zip file"),
     (read_inspect, "a.eval", b"", "cannot be read as a zip file"),
 )
@@ -418,7 +418,7 @@ TABLE_FAULTS: Sequence[tuple[str, str, str]] = (
     ("query_id,passage_id\nq,c\nq,d\n", "", "try --map chunk_id=passage_id"),
     ("query_id,chunkid\nq,c\n", "", "try --map chunk_id=chunkid"),
     ("query_id,chnk_id\nq,c\n", "", "try --map chunk_id=chnk_id"),
-    ("query_id,colour\nq,red\n", "", "name it with --map chunk_id=COLUMN"),
+    ("query_id,colour\nq,red\n", "", "map it with --map chunk_id=COLUMN"),
     ("query_id,chunk_id\n,c\n", "", "line 2: query_id is empty"),
     ("query_id,chunk_id,rank\nq,c,first\n", "", "line 2: rank is 'first'"),
     ("query_id,chunk_id,rank\nq,c,1\nq,d,\n", "", "1 of 2 hits have a rank"),
@@ -507,7 +507,7 @@ def test_faults_of_a_beir_folder(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert not (tmp_path / "g.jsonl").exists()
     (folder / "qrels/dev.tsv").write_text("1\tp1\t1\n")
     assert run(["import", "beir", str(folder), "--split", "train", "--db", str(tmp_path / "kb.db"), *golden]) == 2
-    assert "has dev, test" in capsys.readouterr().err
+    assert "contains dev, test" in capsys.readouterr().err
     assert run(["import", "beir", str(tmp_path / "nothing"), "--db", str(tmp_path / "kb.db")]) == 2
     assert "is not a folder" in capsys.readouterr().err
 
@@ -536,7 +536,7 @@ def test_what_cannot_be_meant_is_refused_and_named(tmp_path: Path) -> None:
         (
             "infinity.jsonl",
             '{"query_id": "q1", "chunk_id": "a", "score": Infinity}\n',
-            "line 1: holds a number that is",
+            "line 1: contains a number that is",
         ),
         ("twice.jsonl", '{"query_id": "q1", "chunk_id": "a", "query_id": "q2"}\n', "line 1: has a duplicate key"),
     ):

@@ -175,7 +175,7 @@ def test_ids_are_free_or_refused_before_the_run_starts(tmp_path: Path) -> None:
     with kbeval.record(db, created_at=moment) as one, kbeval.record(db, created_at=moment) as other:
         assert one.run_id == other.run_id
     assert one.run_id != other.run_id
-    with pytest.raises(UsageError, match="has a run '20260301_021000' already"), kbeval.record(db, run_id=names[0]):
+    with pytest.raises(UsageError, match="already contains run '20260301_021000'"), kbeval.record(db, run_id=names[0]):
         pytest.fail("not reached")
     with kbeval.record(db, run_id=names[0], replace=True) as run:
         run.add("q9")
