@@ -62,9 +62,9 @@ CREATE MACRO is_loose(t, n) AS
 -- Could it contain any of that except a duplicate key? Fast, with false positives only: strings are not distinguished from
 -- the rest. Each pattern begins with one fixed character, which is found many times faster than any alternative.
 CREATE MACRO maybe_loose(t) AS
-       regexp_matches(t, ',[ \t\r\n]*(?:[\]}]|-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{200}))')
-    OR regexp_matches(t, ':[ \t\r\n]*-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{200})')
-    OR regexp_matches(t, '\[[ \t\r\n]*-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{200})');
+       regexp_matches(t, ',[ \t\r\n]*(?:[\]}]|-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{30}))')
+    OR regexp_matches(t, ':[ \t\r\n]*-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{30})')
+    OR regexp_matches(t, '\[[ \t\r\n]*-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{30})');
 
 -- JSON with every string in it emptied.
 CREATE MACRO without_texts(t) AS regexp_replace(t, '"(?:[^"\\]|\\.)*"', '""', 'g');

@@ -1,4 +1,4 @@
-"""Writes the decisions of people, each as it is made (`sql/schema/kbeval_labels.sql`), and reads the shown texts."""
+"""Writes the decisions of people as they are made (`sql/schema/kbeval_labels.sql`), and reads what they are shown."""
 
 from __future__ import annotations
 
