@@ -425,7 +425,7 @@ TABLE_FAULTS: Sequence[tuple[str, str, str]] = (
     ("query_id,chunk_id,score\nq,c,high\n", "", "line 2: score is 'high'"),
     ("query_id,chunk_id,answer\nq,c,a\nq,d,b\n", "", "line 3: answer differs"),
     ("query_id,chunk_id\nq,c\nq,\n", "", "line 3: has neither chunk_id nor doc_id"),
-    ("query_id,hits\nq,c\nq,d\n", "", "line 3: query 'q' has a row before"),
+    ("query_id,hits\nq,c\nq,d\n", "", "line 3: query 'q' has an earlier row"),
     ("query_id,query_id\nq,c\n", "", "line 1: duplicate column 'query_id'"),
     ("query_id,answer,grounded\nq,a,perhaps\n", "", "grounded is 'perhaps'"),
     ("query_id,chunk_id\nq,c\n", "chunk_id=idd", "has no column 'idd', which --map names"),
