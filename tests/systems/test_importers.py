@@ -429,7 +429,7 @@ TABLE_FAULTS: Sequence[tuple[str, str, str]] = (
     ("query_id,query_id\nq,c\n", "", "line 1: duplicate column 'query_id'"),
     ("query_id,answer,grounded\nq,a,perhaps\n", "", "grounded is 'perhaps'"),
     ("query_id,chunk_id\nq,c\n", "chunk_id=idd", "has no column 'idd', which --map names"),
-    ("query_id,chunk_id,id\nq,c,d\n", "chunk_id=id", "has a column 'chunk_id' already"),
+    ("query_id,chunk_id,id\nq,c,d\n", "chunk_id=id", "already has a column 'chunk_id'"),
     ("query_id,chunk_id\nq,c\n", "chunkid=id", "did you mean 'chunk_id'"),
     ("query_id,chunk_id\nq,c\n", "chunk_id", "must be OURS=THEIRS"),
     ("query_id,chunk_id\nq,c\n", "chunk_id=a,doc_id=a", "map it once"),
