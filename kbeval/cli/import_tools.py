@@ -80,7 +80,7 @@ def import_beir(folder: str, runs: tuple[str, ...], **given: Any) -> int:  # noq
         _store(database, read, runs, replace=given["replace"], knowledge=found.knowledge)
         common.note(f"{counted(found.n_passages, 'passage')} of {folder} in {database}")
     if found.n_unjudged:
-        common.note(f"{counted(found.n_unjudged, 'query', 'queries')} without judgements were left out")
+        common.note(f"{counted(found.n_unjudged, 'query', 'queries')} without judgements left out")
     return 0
 
 

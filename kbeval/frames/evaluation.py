@@ -27,9 +27,9 @@ DEFAULT_METRICS = ("nDCG@10", "RR@10", "P@5", "R@10")
 
 @dataclass(frozen=True, eq=False)
 class Evaluation(Mapping[str, float | None]):
-    """The metrics of one run, by the names that were asked for: `result["nDCG@10"]`."""
+    """The metrics of one run, by the requested names: `result["nDCG@10"]`."""
 
-    # As they were asked for, and what they mean.
+    # The requested names, and their meanings.
     measures: Mapping[str, Name]
     # One row per query: query_id, and a column for each measure by its long name.
     table: pl.DataFrame = field(repr=False)
@@ -52,7 +52,7 @@ class Evaluation(Mapping[str, float | None]):
             for other, name in self.measures.items():
                 if name == wanted:
                     return self._means[other]
-        msg = f"{asked!r} was not asked for{did_you_mean(str(asked), self.measures)}"
+        msg = f"{asked!r} was not requested{did_you_mean(str(asked), self.measures)}"
         raise KeyError(msg)
 
     def __iter__(self) -> Iterator[str]:
@@ -67,7 +67,7 @@ class Evaluation(Mapping[str, float | None]):
         return self.table.height
 
     def per_query(self) -> pl.DataFrame:
-        """One row per query and metric: query_id, metric (as it was asked for), value."""
+        """One row per query and metric: query_id, metric (as requested), value."""
         parts = [
             self.table.select(QUERY, pl.lit(asked).alias("metric"), pl.col(name.long).alias("value"))
             for asked, name in self.measures.items()
@@ -110,7 +110,7 @@ class Evaluation(Mapping[str, float | None]):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs: what changed, and whether that is more than chance."""
+    """Two runs: what changed, and whether it is significant."""
 
     a: Evaluation
     b: Evaluation
@@ -167,7 +167,7 @@ class Evaluations(Mapping[str, Evaluation]):
         return found
 
     def per_query(self) -> pl.DataFrame:
-        """As of one run, with the column `run` first."""
+        """As for one run, with the column `run` first."""
         parts = [one.per_query().select(pl.lit(name).alias("run"), pl.all()) for name, one in self.runs.items()]
         return pl.concat(parts)
 
@@ -179,7 +179,7 @@ class Evaluations(Mapping[str, Evaluation]):
         )
 
     def notes(self) -> list[str]:
-        """What was left out, run by run."""
+        """What was left out, per run."""
         said = f"baseline: {self.baseline}; p_holm is corrected over all runs and metrics"
         return [said, *(f"{name}: {note}" for name, one in self.runs.items() for note in one.notes())]
 
@@ -199,25 +199,25 @@ def evaluate(  # noqa: PLR0913  (what to evaluate, and how)
     complete: bool = False,
     baseline: str | None = None,
 ) -> Any:  # noqa: ANN401  (Evaluation, or Evaluations for several runs)
-    """Compute metrics of a run, or of several by name, with the rules of trec_eval.
+    """Compute metrics of a run, or of several named runs, by the rules of trec_eval.
 
     `run`: a table with the columns query_id, doc_id and score (Polars, pandas, Arrow, or anything with the Arrow C
     stream protocol), `{query: {document: score}}`, or the path of a TREC run file. `{name: run}` evaluates several.
-    `qrels`: the same with a grade in place of the score. `metrics`: `nDCG@10`, `AP@100`, `RR@10`, `P@5`, `R@20`,
+    `qrels`: the same, with a grade instead of the score. `metrics`: `nDCG@10`, `AP@100`, `RR@10`, `P@5`, `R@20`,
     `Success@5`, `Rprec`, `Bpref`, `RBP(p=0.8)`, `Judged@10`; without `@k` the whole ranking counts.
 
-    `level`: the least grade that counts as relevant for all metrics but nDCG; by default any grade above 0. `complete`:
-    queries of the qrels that the run does not have count as 0; by default they are left out. `baseline`: the run that
-    the others are compared with; by default the first.
+    `level`: the lowest grade that counts as relevant for all metrics but nDCG; by default any grade above 0.
+    `complete`: queries of the qrels that the run does not have count as 0; by default they are left out. `baseline`:
+    the run that the others are compared with; by default the first.
 
     Returns an `Evaluation`, or for several runs `Evaluations`.
     """
     asked: list[Any] = [metrics] if isinstance(metrics, str) else list(metrics)
     if not asked:
-        msg = "no metric given; name at least one, for example nDCG@10"
+        msg = "no metric given; specify at least one, for example nDCG@10"
         raise UsageError(msg)
     if wrong := [text for text in asked if not isinstance(text, str)]:
-        msg = f"a metric is {wrong[0]!r:.60}; name it as text, for example nDCG@10"
+        msg = f"a metric is {wrong[0]!r:.60}; it must be text, for example nDCG@10"
         raise UsageError(msg)
     is_number = isinstance(level, int | float) and not isinstance(level, bool)
     if level is not None and not (is_number and 0 < level < math.inf):
@@ -228,7 +228,7 @@ def evaluate(  # noqa: PLR0913  (what to evaluate, and how)
     labels = read_qrels(qrels)
     if not is_many(run):
         if baseline is not None:
-            msg = "baseline is for several runs: evaluate({name: run, …}, …)"
+            msg = "baseline requires several runs: evaluate({name: run, …}, …)"
             raise UsageError(msg)
         return _evaluated(run, labels, measures, kernel, level, "run", complete=complete)
     names = [str(name) for name in run]
@@ -270,7 +270,7 @@ def _evaluated(  # noqa: PLR0913, PLR0917  (what to evaluate, and how)
 
 
 def _pairs(a: Evaluation, b: Evaluation) -> dict[str, Pairs]:
-    """The values of both, query by query, of the metrics that both have; NaN where one has none."""
+    """The values of both per query, for the metrics that both have; NaN where one has none."""
     columns = {asked: name for asked, name in a.measures.items() if name in b.measures.values()}
     joined = a.table.join(b.table, on=QUERY, how="full", coalesce=True, suffix=" b").sort(QUERY)
     found = {}

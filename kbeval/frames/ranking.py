@@ -1,9 +1,9 @@
-"""Ranks of judged documents, by the rules of trec_eval, and what came before each: the relation `label_finds`.
+"""Ranks of judged documents, by the rules of trec_eval, and what precedes each: the relation `label_finds`.
 
-A ranking is ordered by score in single precision, highest first, then by document id in the order of its bytes, last
-first. Only judged documents need a rank, so a ranking is never sorted by its ids: scores are sorted as whole numbers, a
-judged document finds its place among them, and ids are compared only where scores are equal. All queries go through
-together, as arrays; `sql/matching/label_finds.sql` says what the columns mean, and a test compares the two.
+A ranking is ordered by score in single precision, descending, then by the bytes of the document id, also descending.
+Only judged documents need a rank, so a ranking is never sorted by its ids: scores are sorted as integers, judged
+documents are located among them, and ids are compared only where scores are equal. All queries are processed together,
+as arrays; `sql/matching/label_finds.sql` defines the columns, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MARKS = 1 << 24
 
 @dataclass(frozen=True)
 class Judged:
-    """What metrics are computed from: the queries that are evaluated, and the labels of each with their ranks."""
+    """The input of metrics: the evaluated queries, and the labels of each with their ranks."""
 
     # query_id by result_no.
     query_ids: pl.Series
@@ -48,7 +48,7 @@ class _Coded:
 
     codes: Ints
     names: pl.Series
-    # The rows of each query follow each other, so the numbers rise.
+    # The rows of each query are adjacent, so the numbers are ascending.
     is_sorted: bool
 
 
@@ -63,13 +63,13 @@ def judge(  # noqa: PLR0913  (what to judge, and how)
 ) -> Judged:
     """Find the rank of every judged document.
 
-    `level`: the least grade that counts as relevant; None: any above 0. `empty`: queries of the run without documents.
+    `level`: the lowest grade that counts as relevant; None: any above 0. `empty`: queries of the run without documents.
     `complete`: also evaluate the queries of the qrels that the run does not have. A negative grade means "not judged".
-    `sources`: what messages call the two.
+    `sources`: the names of the two in messages.
     """
     hits, labels = _coded(run[QUERY]), _coded(qrels[QUERY])
     hit_hash, label_hash = (frame[DOC].hash().to_numpy() for frame in (run, qrels))
-    # Both release Python's lock for most of their time.
+    # Both release the GIL most of the time.
     with ThreadPoolExecutor(1) as beside:
         checks = [
             beside.submit(_refuse_repeats, frame, coded, hashes, what)
@@ -128,7 +128,7 @@ def _judge(  # noqa: PLR0913, PLR0917  (both sides, and how)
 
 
 def _coded(queries: pl.Series) -> _Coded:
-    """A number for each row's query. Mostly the rows of a query follow each other."""
+    """A number for each row's query. Usually the rows of a query are adjacent."""
     runs = queries.rle().struct.unnest()
     names, lengths = runs["value"], runs["len"].to_numpy()
     if names.n_unique() == len(names):
@@ -140,7 +140,7 @@ def _coded(queries: pl.Series) -> _Coded:
 
 
 def _mapping(codes: pl.Series, numbers: Ints, size: int) -> Ints:
-    """The result of each code; -1 where there is none."""
+    """The result of each code; -1 if there is none."""
     found = np.full(size, -1, dtype=np.int64)
     known = codes.is_not_null().to_numpy()
     found[codes.drop_nulls().to_numpy()] = numbers[known]
@@ -148,7 +148,7 @@ def _mapping(codes: pl.Series, numbers: Ints, size: int) -> Ints:
 
 
 def _refuse_repeats(frame: pl.DataFrame, coded: _Coded, hashes: NDArray[np.uint64], what: str) -> None:
-    """Refuse a document that one query has more than once, as trec_eval does."""
+    """Reject duplicate documents of a query, as trec_eval does."""
     codes = pl.Series(coded.codes)
     counts = (
         pl.DataFrame({"code": codes.set_sorted() if coded.is_sorted else codes, "hash": hashes})
@@ -156,16 +156,16 @@ def _refuse_repeats(frame: pl.DataFrame, coded: _Coded, hashes: NDArray[np.uint6
         .agg(pl.len() - pl.col("hash").n_unique())
         .select(pl.col("len").max())
     )
-    # Different documents may have one hash, so the documents themselves decide.
+    # Different documents may have the same hash, so the documents themselves are compared.
     if counts.item():
         refuse_repeats(frame, what)
 
 
 def refuse_repeats(frame: pl.DataFrame, what: str) -> None:
-    """Refuse a document that one query has more than once; `frame` has the columns query_id and doc_id."""
+    """Reject duplicate documents of a query; `frame` has the columns query_id and doc_id."""
     found = frame.group_by(QUERY, DOC).len().filter(pl.col("len") > 1).sort(QUERY, DOC).head(1)
     for query, doc, count in found.iter_rows():
-        msg = f"{what} has document {cut(doc, 60)!r} {count} times for query {cut(query, 60)!r}; keep one"
+        msg = f"{what} contains document {cut(doc, 60)!r} {count} times for query {cut(query, 60)!r}; keep one"
         raise UsageError(msg)
 
 
@@ -177,10 +177,10 @@ def _same_documents(  # noqa: PLR0913, PLR0917  (both sides of a join)
     judged_results: Ints,
     judged_hashes: NDArray[np.uint64],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Which hits are which labels: rows of both. Joined by one number, then compared as text."""
+    """Pairs of rows in which hit and label are the same document: joined by a hash, then compared as text."""
     mine = hashes ^ (results.view(np.uint64) * _SPREAD)
     theirs = judged_hashes ^ (judged_results.view(np.uint64) * _SPREAD)
-    # Most hits are not judged. A table of the last bits of all judged ones finds nearly all of those at once.
+    # Most hits are not judged. A table of the last bits of all judged documents rules out nearly all of them at once.
     is_marked = np.zeros(_MARKS, dtype=np.bool_)
     is_marked[theirs & np.uint64(_MARKS - 1)] = True
     maybe = np.flatnonzero(is_marked[mine & np.uint64(_MARKS - 1)])
@@ -210,15 +210,15 @@ def _is_sorted(keys: Ints) -> bool:
 
 
 def _starts(numbers: Ints) -> Ints:
-    """Where each number begins if there are as many rows of each, in order."""
+    """The start of each number's rows, given the count of each, in order."""
     counts = np.bincount(numbers, minlength=1)
     starts: Ints = np.cumsum(counts) - counts
     return starts
 
 
 def _keys(results: Ints, scores: pl.Series) -> Ints:
-    """One whole number per hit: smaller for queries that come first, and within a query for higher scores."""
-    # Adding 0 makes one zero of the two.
+    """One integer per hit: smaller for earlier queries, and within a query for higher scores."""
+    # Adding 0 turns -0 into 0.
     single: Any = scores.cast(pl.Float32).to_numpy() + np.float32(0)
     bits = single.view(np.int32)
     # Negative numbers are stored as sign and size: the larger the size, the smaller the number.
@@ -244,7 +244,7 @@ def _places_among_equals(docs: pl.Series, keys: Ints, rows: NDArray[Any]) -> Int
 def _label_finds(
     n_results: int, result: Ints, grade: NDArray[np.float64], is_relevant: NDArray[np.bool_], rank: Ints
 ) -> pl.DataFrame:
-    """What came before each label, and its place in the best ranking possible."""
+    """What precedes each label, and its position in the ideal ranking."""
     by_grade = _order((result << 32) - grade.astype(np.int64)) if _are_whole(grade) else np.lexsort((-grade, result))
     ideal_rank = np.empty(len(result), dtype=np.int64)
     ideal_rank[by_grade] = np.arange(1, len(result) + 1) - _starts(result)[result[by_grade]]
@@ -278,7 +278,7 @@ def _label_finds(
 
 
 def _are_whole(grade: NDArray[np.float64]) -> bool:
-    """Are they whole numbers that leave room for the number of a query?"""
+    """Are they integers that leave room for the number of a query?"""
     return bool((grade < 2**31).all() and (grade == np.floor(grade)).all())
 
 
@@ -287,7 +287,7 @@ def _order(keys: Ints) -> NDArray[Any]:
 
 
 def _seen(result: Ints, counts: NDArray[np.bool_]) -> Ints:
-    """How many there are up to each row, of its result."""
+    """The running count up to each row, within its result."""
     total: Ints = np.cumsum(counts)
     starts = _starts(result)[result]
     before = np.where(starts > 0, total[starts - 1], 0) if len(total) else total

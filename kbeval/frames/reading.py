@@ -1,4 +1,5 @@
-"""Runs and judgements as callers have them: tables of any library, dictionaries, TREC files. All become Polars frames.
+"""Reads runs and judgements in the caller's form: tables of any library, dictionaries, TREC files. All become Polars
+frames.
 
 A table is anything with the Arrow C stream or the dataframe interchange protocol, so pandas, PyArrow, DuckDB and others
 are read without being imported.
@@ -19,7 +20,7 @@ from kbeval.frames.trec_files import read_trec_qrels, read_trec_run
 from kbeval.util.numbers import MAX_GRADE
 from kbeval.util.text import cut
 
-# By column, in the order in which they are looked for.
+# Accepted names of each column, in order of preference.
 _NAMES = {
     QUERY: (QUERY, "qid", "q_id", "query-id", "queryid", "topic", "query"),
     DOC: (DOC, "docno", "docid", "chunk_id", "corpus-id", "corpus_id", "pid", "doc"),
@@ -57,13 +58,13 @@ def read_qrels(source: Any, what: str = "the qrels") -> pl.DataFrame:  # noqa: A
         frame = _from_table(source, (QUERY, DOC, GRADE), what)
     frame = _checked(frame, GRADE, what)
     if frame.height and not frame.select((pl.col(GRADE).abs() <= MAX_GRADE).all()).item():
-        msg = f"{what} has a grade beyond {MAX_GRADE:,}"
+        msg = f"{what} contains a grade above {MAX_GRADE:,}"
         raise UsageError(msg)
     return frame
 
 
 def is_many(source: Any) -> bool:  # noqa: ANN401  (whatever holds runs)
-    """Is it a dictionary of runs by name, and not the dictionary of one run?"""
+    """Is it a dictionary of named runs, not the dictionary of one run?"""
     if not isinstance(source, Mapping) or not source:
         return False
     values = list(source.values())
@@ -143,13 +144,13 @@ def _column(frame: pl.DataFrame, name: str, what: str) -> pl.Expr:
             raise UsageError(msg)
         return pl.col(found).cast(pl.Float64)
     if not (kind.is_integer() or kind in (pl.String, pl.Categorical, pl.Enum)):
-        msg = f"the column {found} of {what} is {kind}; ids must be text or whole numbers"
+        msg = f"the column {found} of {what} is {kind}; ids must be text or integers"
         raise UsageError(msg)
     return pl.col(found).cast(pl.String)
 
 
 def _checked(frame: pl.DataFrame, number: str, what: str) -> pl.DataFrame:
-    """Refuse rows without an id or without a number."""
+    """Reject rows without an id or without a number."""
     for name in frame.columns:
         bad = frame[name].null_count()
         if name == number:

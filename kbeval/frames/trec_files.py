@@ -1,8 +1,8 @@
 """TREC files: runs (`query Q0 document rank score tag`) and judgements (`query 0 document grade`).
 
-Columns are separated by any white space, and lines that begin with `#` are comments, as for trec_eval. Files that
-programs write have one space or tab between columns and are read at once; any other file is brought into that form
-first. Where that does not help, each line is looked at, and every fault is named with its line.
+Columns are separated by any white space, and lines that begin with `#` are comments, as for trec_eval. Files with one
+space or tab between columns, as most programs write them, are read at once; any other file is converted to that form
+first. If that fails, the file is read line by line, and every fault is reported with its line.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class TrecRun:
 
 
 class TrecFileError(KbevalError):
-    """A TREC file with broken lines; each is named."""
+    """A TREC file with invalid lines; each is reported."""
 
     def __init__(self, path: str, faults: list[str], form: tuple[str, ...], *, has_rows: bool) -> None:
         about = f"a line has {counted(len(form), 'column')}: {' '.join(form)}"
@@ -48,7 +48,7 @@ class TrecFileError(KbevalError):
             super().__init__(f"{path}, {faults[0]}; {about}")
         else:
             number = f"{len(faults):,}" if len(faults) < _MOST_FAULTS else f"at least {_MOST_FAULTS:,}"
-            super().__init__(f"{path}: {number} broken lines; {about}", faults)
+            super().__init__(f"{path}: {number} invalid lines; {about}", faults)
 
 
 def read_trec_run(path: str | os.PathLike[str]) -> TrecRun:
@@ -63,7 +63,7 @@ def read_trec_run(path: str | os.PathLike[str]) -> TrecRun:
 
 
 def read_trec_lines(path: str | os.PathLike[str]) -> pl.DataFrame:
-    """Every column of a run file, as text but for the score: query, Q0, document, rank, score, tag."""
+    """Every column of a run file, as text except for the score: query, Q0, document, rank, score, tag."""
     data = _read(path)
     read_trec_run(path)
     lines = (line.split() for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") if not line.startswith(b"#"))
@@ -73,7 +73,7 @@ def read_trec_lines(path: str | os.PathLike[str]) -> pl.DataFrame:
 
 
 def read_trec_qrels(path: str | os.PathLike[str]) -> pl.DataFrame:
-    """Read judgements: query_id, doc_id, grade. Grades are whole numbers."""
+    """Read judgements: query_id, doc_id, grade. Grades are integers."""
     data = _read(path)
     frame = _read_fast(data, _QRELS, pa.int64())
     if frame is None or not frame.select((pl.col("grade").abs() <= MAX_GRADE).all()).item():
@@ -98,7 +98,7 @@ def _read(path: str | os.PathLike[str]) -> bytes:
 
 
 def _read_fast(data: bytes, form: tuple[str, ...], number: pa.DataType) -> pl.DataFrame | None:
-    """Read a whole file at once; None if it is not of that form, or not obviously."""
+    """Read a whole file at once; None if it does not clearly have that form."""
     if b"\r" not in data and (b"\t" not in data or b" " not in data):
         found = _parsed(data, form, number, "\t" if b"\t" in data else " ")
         if found is not None:
@@ -110,7 +110,7 @@ def _read_fast(data: bytes, form: tuple[str, ...], number: pa.DataType) -> pl.Da
 
 
 def _parsed(data: bytes, form: tuple[str, ...], number: pa.DataType, separator: str) -> pl.DataFrame | None:
-    # The tag of a run is wanted once, but the column says whether a line is complete.
+    # Only one tag is needed, but the column shows whether each line is complete.
     wanted = [form[0], form[2], form[4] if form is _RUN else form[3]]
     if b"#" in data and (data.startswith(b"#") or b"\n#" in data):
         data = re.sub(rb"(?m)^#.*\n?", b"", data)
@@ -141,7 +141,7 @@ def _parsed(data: bytes, form: tuple[str, ...], number: pa.DataType, separator: 
 
 
 def _is_sound(found: pl.DataFrame) -> bool:
-    """Has every line its ids and its number?"""
+    """Does every line have its ids and its number?"""
     *ids, number = found.get_columns()
     if number.null_count() or (number.dtype == pl.Float64 and number.is_nan().any()):
         return False
@@ -155,7 +155,7 @@ def _first_tag(data: bytes) -> str:
 
 
 def _read_slowly(data: bytes, path: str, form: tuple[str, ...]) -> pl.DataFrame:
-    """Read line by line; raises TrecFileError with every broken line."""
+    """Read line by line; raises TrecFileError with every invalid line."""
     faults: list[str] = []
     rows: list[tuple[str, str, float, str]] = []
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
@@ -188,5 +188,5 @@ def _fault(fields: list[bytes], form: tuple[str, ...]) -> str | None:
     if form is _RUN:
         return None if _NUMBER.fullmatch(value) else f"the score {shown!r} is not a number"
     if not _WHOLE.fullmatch(value):
-        return f"the grade {shown!r} is not a whole number"
-    return None if abs(int(value)) <= MAX_GRADE else f"the grade {shown} is beyond {MAX_GRADE:,}"
+        return f"the grade {shown!r} is not an integer"
+    return None if abs(int(value)) <= MAX_GRADE else f"the grade {shown} is above {MAX_GRADE:,}"

@@ -43,8 +43,8 @@ SHORT_NAMES = {
 # Also the names in `kbeval grounded`; accepted everywhere, but not printed elsewhere.
 ALIASES = {**SHORT_NAMES, "under_refusal": "under_refusal_rate", "over_refusal": "over_refusal_rate"}
 _SHORT_OF = {long: short for short, long in SHORT_NAMES.items()}
-# Metrics as papers and other tools write them: `nDCG@10`, `RBP(p=0.8)`. They are accepted wherever no metric has the
-# name itself. `@k` follows where the metric has a k; without it, in `evaluate`, the whole ranking counts.
+# Metrics as papers and other tools write them: `nDCG@10`, `RBP(p=0.8)`. They are accepted unless a metric has that name
+# itself. `@k` follows if the metric has a k; without it, in `evaluate`, the whole ranking counts.
 CLASSICS = {
     "ndcg_at_k": "nDCG",
     "map_at_k": "AP",

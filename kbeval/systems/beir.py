@@ -21,7 +21,7 @@ _HEADS = ("query-id", "query_id", "qid")
 
 @dataclass(frozen=True)
 class Beir:
-    """What a folder holds."""
+    """The contents of a folder."""
 
     golden: list[dict[str, Any]]
     knowledge: Knowledge
@@ -38,7 +38,7 @@ def read_beir(folder: Path, split: str | None = None) -> Beir:
     questions = dict(_questions(folder / QUERIES))
     golden = []
     if unknown := [query_id for query_id in judged if query_id not in questions]:
-        msg = f"{folder / QUERIES} lacks {len(unknown):,} of the judged queries, the first is {unknown[0]!r}"
+        msg = f"{folder / QUERIES} does not contain {len(unknown):,} of the judged queries, first {unknown[0]!r}"
         raise KbevalError(msg)
     for query_id, grades in judged.items():
         relevant = [passage for passage, grade in grades.items() if grade > 0]
@@ -46,7 +46,7 @@ def read_beir(folder: Path, split: str | None = None) -> Beir:
         entry |= {"expected_doc_ids": relevant} if relevant else {}
         if metadata := questions[query_id].get("metadata"):
             entry["metadata"] = metadata
-        # What a grade adds to that: a judged passage that is not relevant, or more than one degree of relevance.
+        # Grades are needed only for passages judged as not relevant, or for more than one degree of relevance.
         if any(grade != 1 for grade in grades.values()):
             entry["relevance"] = grades
         golden.append(entry)
@@ -74,11 +74,11 @@ def _whole(text: str) -> str:
 def _qrels_file(folder: Path, split: str | None) -> Path:
     files = {path.stem: path for path in sorted((folder / QRELS).glob("*.tsv"))}
     if not files:
-        msg = f"{folder / QRELS} has no judgements (*.tsv)"
+        msg = f"{folder / QRELS} contains no judgements (*.tsv)"
         raise UsageError(msg)
     wanted = split or ("test" if "test" in files else next(iter(files)) if len(files) == 1 else "")
     if wanted not in files:
-        msg = f"{folder / QRELS} has {', '.join(files)}; name one of them with --split"
+        msg = f"{folder / QRELS} contains {', '.join(files)}; choose one of them with --split"
         raise UsageError(msg)
     return files[wanted]
 
@@ -103,7 +103,7 @@ def _qrels(path: Path) -> dict[str, dict[str, int]]:
             else:
                 grades[passage] = int(grade)
         except ValueError:
-            faults.append(f"line {number}: must be query, passage and a whole number, with tabs between them")
+            faults.append(f"line {number}: must be query, passage and an integer, separated by tabs")
     if faults:
         raise ImportFaultError(path, faults, has_rows=bool(found))
     return found
@@ -122,7 +122,7 @@ def _passages(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _more(path: Path) -> Iterator[tuple[str, str]]:
-    """What else passages have, mostly metadata."""
+    """The other fields of passages, mostly metadata."""
     for _, found in _checked(path, ("text",)):
         more = {name: value for name, value in found.items() if name not in ("_id", "title", "text")}
         if any(more.values()):
@@ -150,7 +150,7 @@ def _checked(path: Path, needs: tuple[str, ...]) -> Iterator[tuple[int, dict[str
 
 
 def read_run(path: Path, run_id: str | None = None, suite: str = "beir") -> ToolRun:
-    """A ranking per query: `{query: {passage: score}}` in JSON, or a run file of TREC. Sorted as trec_eval sorts."""
+    """One ranking per query: `{query: {passage: score}}` in JSON, or a TREC run file. Sorted as by trec_eval."""
     scores = _json_run(path) if path.suffix.lower() == ".json" else _trec_run(path)
     run = ToolRun("beir", run_id or safe_part(path.stem), suite, written_at(path), {"chunker_version": CHUNKER})
     for query_id, of_query in scores.items():
@@ -188,7 +188,7 @@ def _trec_run(path: Path) -> dict[str, dict[str, float]]:
             query_id, _, passage, _, score, *_ = cells
             of_query = found.setdefault(query_id, {})
             if passage in of_query:
-                faults.append(f"line {number}: {passage!r} stands twice in the ranking of query {query_id!r}")
+                faults.append(f"line {number}: duplicate passage {passage!r} in the ranking of query {query_id!r}")
             value = float(score)
             if not abs(value) < 1e300:
                 faults.append(f"line {number}: the score {score!r:.40} is not a finite number")

@@ -16,7 +16,7 @@ from kbeval.systems.tool_files import Placed, Record, read_records, written_at
 from kbeval.systems.tool_rows import ToolRun, hits_in, row_from, safe_part
 from kbeval.util.text import cut, did_you_mean
 
-# Our names of columns, and what others call them, in lower case without spaces, _ and -.
+# Our names of columns, and other common names, in lower case without spaces, _ and -.
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "query_id": ("qid", "questionid", "topic", "topicid", "caseid", "testcaseid", "exampleid", "sampleid", "id"),
     "query": ("question", "querytext", "input", "userinput", "prompt", "text"),
@@ -35,7 +35,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "abstained": ("refused", "refusal"),
     "grounded": ("isgrounded",),
 }
-# Of the columns of a table with one row per hit, these belong to the query.
+# In a table with one row per hit, these columns belong to the query.
 _OF_QUERY = ("query", "answer", "elapsed_ms", "tokens", "cost_usd", "error", "abstained", "grounded")
 _NUMBERS = ("score", "elapsed_ms", "tokens", "cost_usd")
 _TRUTHS = {"true": True, "false": False, "1": True, "0": False, "yes": True, "no": False}
@@ -52,7 +52,7 @@ def parse_map(given: Sequence[str]) -> dict[str, str]:
             raise UsageError(msg)
         if ours not in COLUMNS:
             hint = did_you_mean(ours, COLUMNS) or f"; use one of {', '.join(COLUMNS)}"
-            msg = f"--map {cut(part, 60)!r}: there is no column {cut(ours, 40)!r}{hint}"
+            msg = f"--map {cut(part, 60)!r}: unknown column {cut(ours, 40)!r}{hint}"
             raise UsageError(msg)
         if theirs in found:
             msg = f"--map: the column {cut(theirs, 40)!r} is mapped to {found[theirs]} and to {ours}; map it once"
@@ -68,7 +68,7 @@ def read_table(
     names: Mapping[str, str] | None = None,
     scores: Sequence[str] = (),
 ) -> list[ToolRun]:
-    """Read a table as a run, or, where it has a column run_id, as one for each. `names`: our columns by theirs.
+    """Read a table as a run or, if it has a column run_id, as one run per value. `names`: our columns by theirs.
 
     `scores`: columns whose numbers become metrics.
     """
@@ -85,7 +85,7 @@ class _Table:
 
     def _records(self) -> list[Placed]:
         if not (found := read_records(self._path)):
-            msg = f"{self._path} has no rows: there is nothing to import"
+            msg = f"{self._path} contains no rows to import"
             raise KbevalError(msg)
         return found
 
@@ -109,10 +109,12 @@ class _Table:
             run = self._run_id if self._given_id else id_of(fields.get("run_id")) or self._run_id
             key = (run, query_id)
             if key in groups and not per_hit and "hits" not in ours:
-                # Several rows per query: these are hits, under another name.
+                # Several rows per query: these are hits under another name.
                 self._missing("chunk_id", columns)
             if key in groups and not per_hit:
-                self._fault(record, f"query {query_id!r} has a row before, and each row has all hits of its query")
+                self._fault(
+                    record, f"query {query_id!r} has an earlier row, but a row must contain all hits of its query"
+                )
             groups.setdefault(key, []).append(placed)
         runs: dict[str, ToolRun] = {}
         for (run, query_id), some in groups.items():
@@ -124,11 +126,11 @@ class _Table:
         return list(runs.values())
 
     def _unnoticed(self, columns: Sequence[str], ours: set[str], *, per_hit: bool) -> Iterator[str]:
-        """Columns that look like one of ours under another name."""
+        """Columns that look like misnamed columns of ours."""
         for wanted in ("rank", "score", "answer") if per_hit else ("answer",):
             named = [name for name in columns if _plain(name) in COLUMNS[wanted] and name not in self._names]
             if wanted not in ours and named:
-                yield f"column {named[0]!r} is kept as it is; if it is the {wanted}, use --map {wanted}={named[0]}"
+                yield f"column {named[0]!r} is kept unchanged; if it is the {wanted}, use --map {wanted}={named[0]}"
 
     def _check_columns(self, columns: Sequence[str]) -> None:
         for wanted, option in [(theirs, "--map") for theirs in self._names] + [
@@ -143,13 +145,13 @@ class _Table:
                 raise UsageError(msg)
         for theirs, ours in self._names.items():
             if ours in columns and theirs != ours and ours not in self._names:
-                msg = f"{self._path} has a column {ours!r} already; --map {ours}={theirs} would hide it"
+                msg = f"{self._path} already has a column {ours!r}; --map {ours}={theirs} would hide it"
                 raise UsageError(msg)
 
     def _missing(self, wanted: str, columns: Sequence[str]) -> NoReturn:
         what = "no column query_id" if wanted == "query_id" else "neither chunk_id nor doc_id, hits or answer"
         proposal = proposed(wanted, columns)
-        hint = f"; try --map {wanted}={proposal}" if proposal else f"; name it with --map {wanted}=COLUMN"
+        hint = f"; try --map {wanted}={proposal}" if proposal else f"; map it with --map {wanted}=COLUMN"
         has = ", ".join(cut(name, 30) for name in columns[:20])
         msg = f"{self._path} has {what}{hint} (it has {has})"
         raise UsageError(msg)
@@ -202,7 +204,7 @@ class _Table:
         for record in records:
             hit = {name: value for name, value in record.fields.items() if name not in left_out and value is not None}
             if "chunk_id" not in hit and "doc_id" not in hit:
-                # A query for which nothing was found may have a row without a hit.
+                # A query without results may have a row without a hit.
                 if len(records) == 1:
                     return
                 self._fault(record, "has neither chunk_id nor doc_id")
@@ -215,7 +217,7 @@ class _Table:
                 self._fault(record, faults[0])
             yield hit
         if ranked not in (0, len(records)):
-            self._fault(records[0], f"{ranked:,} of {len(records):,} hits have a rank; give all of them one, or none")
+            self._fault(records[0], f"{ranked:,} of {len(records):,} hits have a rank; give a rank to all, or to none")
 
     @staticmethod
     def _warn_about_order(run: ToolRun, query_id: str, hits: Sequence[Record]) -> None:
@@ -224,7 +226,7 @@ class _Table:
             return
         if scores not in (sorted(scores, reverse=True), sorted(scores)) and not run.warnings:  # type: ignore[type-var]
             run.warnings.append(
-                f"the rows of query {query_id} are not in the order of score, and there is no column rank: the order"
+                f"the rows of query {query_id} are not sorted by score, and there is no column rank: the order"
                 " in the file counts as the ranking"
             )
 
@@ -255,12 +257,12 @@ class _Table:
     def _whole(self, value: Any, record: Placed) -> int:  # noqa: ANN401  (any cell)
         found = self._number("rank", value, record)
         if found is None or found != int(found) or found < 1:
-            self._fault(record, f"rank is {cut(str(value), 40)!r}, not a whole number from 1 on")
+            self._fault(record, f"rank is {cut(str(value), 40)!r}, not an integer of 1 or more")
         return int(found)
 
 
 def _as_list(value: Any) -> Any:  # noqa: ANN401  (any cell)
-    """A list; in CSV it is JSON, or ids with spaces, commas or | between them."""
+    """A list; in CSV it is JSON, or ids separated by spaces, commas or |."""
     if not isinstance(value, str):
         return value
     if value.lstrip().startswith("["):
@@ -275,12 +277,12 @@ def _as_list(value: Any) -> Any:  # noqa: ANN401  (any cell)
 
 
 def _are_texts(hits: Any) -> bool:  # noqa: ANN401  (any value)
-    """Are they passages, and not ids? Ids have no spaces."""
+    """Are they passages rather than ids? Ids have no spaces."""
     return isinstance(hits, list) and bool(hits) and all(isinstance(hit, str) and " " in hit.strip() for hit in hits)
 
 
 def proposed(wanted: str, columns: Sequence[str]) -> str | None:
-    """The column that most likely is the wanted one; None if none comes near."""
+    """The column that is most likely the wanted one; None if none is similar."""
     plain = {_plain(name): name for name in reversed(columns)}
     for other in (_plain(wanted), *COLUMNS[wanted]):
         if other in plain:

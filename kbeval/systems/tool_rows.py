@@ -1,7 +1,7 @@
 """Rows from the records of other tools. Nothing is lost: a field that is not read stays in the row.
 
-Most tools name neither queries nor passages. A query without an id is known by a hash of its question, and a passage
-without one by a hash of its text: the same question and the same passage have the same id in every file.
+Most tools name neither queries nor passages. A query without an id is identified by a hash of its question, and a
+passage without one by a hash of its text: the same question and the same passage have the same id in every file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OURS = frozenset(
         *("groundedness", "correctness", APART),
     )
 )
-# Under which names records hold what was retrieved, where the tool has no name of its own for it.
+# The usual names of retrieved passages, for tools that do not define one.
 RETRIEVED = (
     *(
         "retrieved_contexts",
@@ -69,7 +69,7 @@ def own_id(*places: Any) -> str | None:  # noqa: ANN401  (any JSON values)
 
 
 def hits_in(value: Any, ids: Any = None) -> list[Record] | None:  # noqa: ANN401  (any JSON values)
-    """Hits from texts, or from objects with texts or ids, best first; None if the value is nothing of the kind."""
+    """Hits from texts, or from objects with texts or ids, best first; None if the value is anything else."""
     items = [value] if isinstance(value, str) and value else value
     names = ids if isinstance(ids, list) else []
     if not isinstance(items, list) or not all(isinstance(item, str | Mapping) for item in items):
@@ -115,7 +115,7 @@ def retrieved_in(*places: Any) -> tuple[str, list[Record]] | None:  # noqa: ANN4
 
 
 def row_from(record: Mapping[str, Any], read: Iterable[str], ours: Mapping[str, Any]) -> Record:
-    """A row: what was read of a record, in our form, and the rest of it unchanged."""
+    """A row: the parsed fields of a record in our form, and the others unchanged."""
     rest = {name: value for name, value in record.items() if name not in set(read)}
     apart = {name: rest.pop(name) for name in list(rest) if name in _OURS}
     found = {name: value for name, value in ours.items() if value is not None or name == "answer"}
@@ -137,10 +137,10 @@ class ToolRun:
     created_at: str
     config: Record = field(default_factory=dict)
     rows: dict[str, Record] = field(default_factory=dict)
-    # What the tool called its scores, for each query.
+    # The scores of each query, under the tool's names.
     scores: dict[str, dict[str, float | None]] = field(default_factory=dict)
     golden: dict[str, Record] = field(default_factory=dict)
-    # In which direction scores improve, where the file shows it.
+    # The direction in which scores improve, if the file states it.
     directions: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
@@ -151,7 +151,7 @@ class ToolRun:
         scores: Mapping[str, float | None] | None = None,
         golden: Mapping[str, Any] | None = None,
     ) -> str:
-        """Add a row; a query that is there already gets a number behind its id."""
+        """Add a row; if the query id already exists, a number is appended to it."""
         name, again = query_id, 2
         while name in self.rows:
             name, again = f"{query_id}-{again}", again + 1

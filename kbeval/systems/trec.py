@@ -1,6 +1,6 @@
 """TREC files and stored runs: run files become runs, judgements become golden entries, and runs become run files.
 
-What TREC calls a document is a chunk and a document here: both ids are its number.
+A TREC document is both a chunk and a document here: its number is used for both ids.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ SYSTEM = "trec"
 
 
 def read_run_file(path: Path, run_id: str | None = None, suite: str = SYSTEM) -> ImportedRun:
-    """Read a run file as a run; its id is the name of the file without ending, unless one is given.
+    """Read a run file as a run; its id is the name of the file without its extension, unless one is given.
 
-    Ranks are those of trec_eval: by score in single precision, then by document id, both descending. Where the file has
-    another rank, another second column or several tags, the hits keep them.
+    Ranks are those of trec_eval: by score in single precision, then by document id, both descending. If the file has
+    other ranks, another second column or several tags, the hits keep them.
     """
     name = path.name.rpartition(".")[0] or path.name if run_id is None else run_id
     if id_of(name) is None:
@@ -92,7 +92,7 @@ def read_qrels_file(path: Path, queries: Path | None = None) -> GoldenEntries:
     texts = {} if queries is None else _query_texts(queries)
     notes = []
     if negative := frame.filter(pl.col(GRADE) < 0).height:
-        notes.append(f"{counted(negative, 'judgement')} with a negative grade left out: for trec_eval, not judged")
+        notes.append(f"{counted(negative, 'judgement')} with a negative grade left out: not judged, as in trec_eval")
     grades: dict[str, dict[str, int]] = {}
     kept = frame.filter(pl.col(GRADE) >= 0).sort(QUERY, GRADE, DOC, descending=[False, True, False])
     for query, doc, grade in kept.iter_rows():
@@ -100,14 +100,14 @@ def read_qrels_file(path: Path, queries: Path | None = None) -> GoldenEntries:
     entries = []
     for query, found in grades.items():
         entry: dict[str, Any] = {"id": query, "query": texts.get(query, query), "relevance": found}
-        # An empty list would say that the system should refuse.
+        # An empty list would mean that the system should refuse.
         if relevant := [doc for doc, grade in found.items() if grade > 0]:
             entry["expected_doc_ids"] = relevant
         entries.append(entry)
     untold = sum(query not in texts for query in grades)
     if untold:
         what = counted(untold, "query", "queries")
-        notes.append(f"{what} without a text: the id stands in its place; use --queries FILE (id, tab, text)")
+        notes.append(f"{what} without a text: the id is used instead; use --queries FILE (id, tab, text)")
     if unused := len(texts.keys() - grades.keys()):
         notes.append(f"{counted(unused, 'query', 'queries')} of {queries} without judgements left out")
     return GoldenEntries(entries, notes)
@@ -122,7 +122,7 @@ def _query_texts(path: Path) -> dict[str, str]:
         if not tab or not query.strip() or not text.strip():
             faults.append(f"line {number}: must be an id, a tab and the text of the query")
         elif query.strip() in found:
-            faults.append(f"line {number}: {cut(query.strip(), 60)!r} has a text already")
+            faults.append(f"line {number}: {cut(query.strip(), 60)!r} already has a text")
         else:
             found[query.strip()] = text.strip()
     if faults:
@@ -132,7 +132,7 @@ def _query_texts(path: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class RunFile:
-    """A stored run as a run file, and what it could not hold."""
+    """A stored run as a run file, and what was left out."""
 
     run_id: str
     lines: Sequence[str]
@@ -144,8 +144,8 @@ def export_run_file(
 ) -> RunFile:
     """A stored run as lines `query Q0 document rank score tag`, in the order of its ranks.
 
-    trec_eval goes by scores alone. Where those of a query are missing, or say another order than its ranks, all of them
-    are replaced by numbers that say the order of the ranks.
+    trec_eval orders by scores alone. If the scores of a query are missing, or their order differs from its ranks, all
+    of them are replaced by numbers in the order of the ranks.
     """
     with open_source(db, options) as (session, source):
         run = find_run(source.runs(), name, str(db), suite)
@@ -164,7 +164,7 @@ def export_run_file(
     named = hits.filter(pl.col("chunk_id").is_not_null())
     once = named.unique(["query_id", "chunk_id"], keep="first", maintain_order=True)
     if repeated := named.height - once.height:
-        notes.append(f"{counted(repeated, 'repeated hit')} left out: a run file holds a document once per query")
+        notes.append(f"{counted(repeated, 'repeated hit')} left out: a run file contains a document once per query")
     label = tag or run.run_id
     for what, texts in (
         ("the tag", [label]),
@@ -174,7 +174,7 @@ def export_run_file(
         wrong = next((text for text in texts if not text or len(text.split()) != 1 or text.startswith("#")), None)
         if wrong is not None:
             advice = "; use --tag" if what == "the tag" else ""
-            why = "it is empty, holds white space or begins with #"
+            why = "it is empty, contains white space or begins with #"
             msg = f"{what} {cut(wrong, 60)!r} cannot be written to a run file: {why}{advice}"
             raise UsageError(msg)
     lines: list[str] = []
@@ -188,12 +188,12 @@ def export_run_file(
         what = counted(replaced, "query", "queries")
         notes.append(f"the scores of {what} replaced, because they are missing or do not follow the ranks")
     if empty := queries.height - once["query_id"].n_unique():
-        notes.append(f"{counted(empty, 'query', 'queries')} without hits: a run file cannot hold them")
+        notes.append(f"{counted(empty, 'query', 'queries')} without hits: a run file cannot contain them")
     return RunFile(run.run_id, lines, notes)
 
 
 def _scores(group: pl.DataFrame) -> tuple[list[float], bool]:
-    """Scores by which trec_eval orders the hits of one query as their ranks do, and whether they are new."""
+    """Scores by which trec_eval orders the hits of one query by rank, and whether they are new."""
     stored = group["score"].cast(pl.Float64)
     if not stored.null_count() and stored.is_finite().all():
         single = stored.cast(pl.Float32).to_list()

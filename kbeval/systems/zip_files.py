@@ -1,6 +1,6 @@
 """Reads zip files of unknown origin: within limits, and without using the names in them as paths.
 
-Newer tools compress with Zstandard, which Python's own reader knows only from 3.14 on.
+Newer tools compress with Zstandard, which Python's own reader supports only from 3.14 on.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ZipReader:
         self._infos = {info.filename: info for info in infos}
         if len(self._infos) < len(infos):
             self.__exit__()
-            msg = f"{self._path} has two entries of the same name; make the file again"
+            msg = f"{self._path} has two entries with the same name; create the file again"
             raise KbevalError(msg)
         return self
 

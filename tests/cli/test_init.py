@@ -48,7 +48,7 @@ def test_four_commands_and_no_error(tmp_path: Path) -> None:
     assert golden.warnings == []
     # The rule about queries to refuse stands in the header.
     head = (tmp_path / "golden.yaml").read_text().partition("- id:")[0]
-    assert "'answerable: false' says yes" in head
+    assert "'answerable: false' means yes" in head
     assert "unlabelled" in head
     # The check has nothing to say about what was made, and more runs may follow.
     assert call(tmp_path, *kbeval_command, "check").returncode == 0

@@ -76,7 +76,7 @@ def test_the_result_is_what_was_asked_for() -> None:
     assert (result.queries, result.only_in_run, result.only_in_qrels) == (2, 1, 1)
     assert "1 query of the qrels without a ranking left out" in repr(result)
     assert "<td>nDCG@10</td>" in result._repr_html_()
-    with pytest.raises(KeyError, match="was not asked for"):
+    with pytest.raises(KeyError, match="was not requested"):
         result["P@9"]
 
 
@@ -149,7 +149,7 @@ def test_many_runs_are_corrected_over_all_of_them() -> None:
         ({"q1": {"a": "high"}}, QRELS, ["AP"], "'high' is not a number"),
         ({"q1": ["a"]}, QRELS, ["AP"], "run 'q1' is list"),
         ({"q1": {"a": float("nan")}}, QRELS, ["AP"], "1 rows without a score"),
-        (RUN, {"q1": {"a": 1e12}}, ["AP"], "a grade beyond"),
+        (RUN, {"q1": {"a": 1e12}}, ["AP"], "a grade above"),
         (pl.DataFrame({"query_id": ["q"], "doc_id": ["d"]}), QRELS, ["AP"], "has no column score"),
         (pl.DataFrame({"query_id": ["q"], "doc_id": [1.5], "score": [1.0]}), QRELS, ["AP"], "ids must be text"),
         (pl.DataFrame({"query_id": ["q"], "doc_id": ["d"], "score": ["1"]}), QRELS, ["AP"], "not numbers"),

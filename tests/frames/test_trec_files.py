@@ -73,8 +73,8 @@ def test_judgements(tmp_path: Path) -> None:
     path.write_bytes(b"q1 0 d1 1\nq1\t0 d2  -1\n# x\n")
     assert read_trec_qrels(path).rows() == [("q1", "d1", 1.0), ("q1", "d2", -1.0)]
     for data, complaint in (
-        (b"q1 0 d1 1\nq1 0 d1 1.5\n", "line 2: the grade '1.5' is not a whole number"),
-        (b"q1 0 d1 99999999999\n", "is beyond 1,000,000,000"),
+        (b"q1 0 d1 1\nq1 0 d1 1.5\n", "line 2: the grade '1.5' is not an integer"),
+        (b"q1 0 d1 99999999999\n", "is above 1,000,000,000"),
         (b"q1 0 d1 1\nq1 0 d1\n", "line 2: has 3 columns"),
     ):
         path.write_bytes(data)

@@ -124,8 +124,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"elapsed_ms": -1}, "elapsed_ms is -1"),
     ({"tokens": "many"}, "tokens is 'many'"),
     ({"tokens": {"in": 3}}, "tokens has no total"),
-    ({"scores": {"Tone": 1}}, "'Tone' is not the name of a score"),
-    ({"scores": {"mrr.x": 1}}, "has a meaning already"),
+    ({"scores": {"Tone": 1}}, "'Tone' is not a valid name for a score"),
+    ({"scores": {"mrr.x": 1}}, "is reserved"),
     ({"scores": {"own.tone": "good"}}, "is text, not a number"),
     ({"extra": object()}, "extra is of type object"),
     ({"extra": {1: 2}}, "extra has a key that is a number"),
@@ -143,7 +143,7 @@ def test_what_is_wrong_is_said_with_query_and_field_and_nothing_is_stored(tmp_pa
     for query_id in ("", None, 1.5, "nul \x00"):
         with pytest.raises(UsageError, match="a query id is"):
             _record(db, (query_id, {}))
-    with pytest.raises(UsageError, match="query 'q1': was added before"):
+    with pytest.raises(UsageError, match="query 'q1': was already added"):
         _record(db, ("q1", {}), ("q1", {}))
     with pytest.raises(ZeroDivisionError):
         _record(db, ("q1", {}), error=ZeroDivisionError)
@@ -175,7 +175,7 @@ def test_ids_are_free_or_refused_before_the_run_starts(tmp_path: Path) -> None:
     with kbeval.record(db, created_at=moment) as one, kbeval.record(db, created_at=moment) as other:
         assert one.run_id == other.run_id
     assert one.run_id != other.run_id
-    with pytest.raises(UsageError, match="has a run '20260301_021000' already"), kbeval.record(db, run_id=names[0]):
+    with pytest.raises(UsageError, match="already contains run '20260301_021000'"), kbeval.record(db, run_id=names[0]):
         pytest.fail("not reached")
     with kbeval.record(db, run_id=names[0], replace=True) as run:
         run.add("q9")

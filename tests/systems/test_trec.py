@@ -79,7 +79,7 @@ def test_measures_options_and_several_runs(files: Path, capsys: pytest.CaptureFi
         (["-m", "gm_map"], RUN, "gm_map is not computed"),
         (["-m", "mapp"], RUN, "did you mean 'map'"),
         (["-m", "map.5"], RUN, "map has no cutoffs"),
-        (["-m", "P.0"], RUN, "a cutoff is 1 or more"),
+        (["-m", "P.0"], RUN, "a cutoff must be 1 or more"),
         ([], "q1 Q0 d1 1 high tag\n", "bad.run, line 1: the score 'high' is not a number"),
         ([], RUN + "q1 Q0 d1\n", "bad.run, line 6: has 3 columns"),
         ([], RUN + "q1 Q0 d1 9 9 bm25\n", "document 'd1' 2 times for query 'q1'"),
@@ -144,7 +144,7 @@ def test_an_export_says_what_a_run_file_cannot_hold(
         "1 query without",
     ):
         assert said in err
-    assert "holds white space" in refused(capsys, "export", "trec", "odd", "--db", str(workspace.db))
+    assert "contains white space" in refused(capsys, "export", "trec", "odd", "--db", str(workspace.db))
 
 
 def test_queries_have_their_texts(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
