@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbeval.metrics.model import AggregateMetrics
-from kbeval.report.texts import name
-from kbeval.storage.run_config import config_fields, config_of
+from kbeval.report.texts import name, without
+from kbeval.storage.run_config import Difference, config_fields, config_of
 from kbeval.storage.runs import Run
-from kbeval.util.hiding import Hider
+from kbeval.util.hiding import Hider, is_hidden
 from kbeval.util.text import cut, json_text, shown
+
+# Settings whose values are names, where they look like one.
+_NAMES = re.compile(r"(?:.*[._])?(?:version|model|model_id|provider|hash|mode)")
+_NAME = re.compile(r"[^\s]{1,80}")
 
 
 def about_run(run: Run) -> Mapping[str, Any]:
@@ -30,9 +35,27 @@ def value_text(value: object) -> str:
     return cut(shown(value if isinstance(value, str) else json_text(value)), 300)
 
 
-def config_rows(run: Run) -> list[list[str]]:
-    """The settings of a run, without secrets."""
-    return [[name(key), value_text(value)] for key, value in sorted(config_fields(config_of(run), Hider()).items())]
+def config_rows(run: Run, *, redact: bool) -> list[list[str]]:
+    """The settings of a run, without secrets; with `redact`, without texts."""
+    found = sorted(config_fields(config_of(run), Hider()).items())
+    return [[name(key), value_text(setting(key, value, redact=redact))] for key, value in found]
+
+
+def difference_rows(found: Sequence[Difference], *, redact: bool) -> list[list[str]]:
+    """The settings that differ, in both runs."""
+    return [
+        [name(one.key), *(value_text(setting(one.key, value, redact=redact)) for value in (one.a, one.b))]
+        for one in found
+    ]
+
+
+def setting(key: str, value: object, *, redact: bool) -> object:
+    """A setting as it may be shown: a prompt is a text, the name of a version or a model is not."""
+    if not redact or value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str) and ((_NAMES.fullmatch(key) and _NAME.fullmatch(value)) or is_hidden(value)):
+        return value
+    return without(value if isinstance(value, str) else json_text(value))
 
 
 def ledger_rows(aggregates: Sequence[AggregateMetrics]) -> list[list[str]]:

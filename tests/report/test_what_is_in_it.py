@@ -29,8 +29,8 @@ def data_of(path: Path) -> dict[str, Any]:
     """The data of a page, as its script unpacks it."""
     found = re.search(r'<script type="application/json" id="data">"([A-Za-z0-9+/=]*)"</script>', path.read_text())
     assert found
-    data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(found[1])))
-    return data
+    batches: list[dict[str, Any]] = json.loads(zlib.decompress(base64.b64decode(found[1])))
+    return {name: [one for batch in batches for one in batch[name]] for name in batches[0]}
 
 
 def hits_of(data: dict[str, Any], side: dict[str, Any]) -> list[dict[str, Any]]:
@@ -268,16 +268,21 @@ def test_texts_are_held_once_and_marks_stay_where_they_belong() -> None:
     texts = Texts()
     number, places = texts.marked("👍 one\u202e two", [(2, 5), (6, 10)])
     assert texts.marked("👍 one\u202e two", [])[0] == number
-    found = segments(texts.texts[number], places)
+    new = texts.take()
+    found = segments(new[number], places)
     assert found == [(False, "👍 "), (True, "one"), (False, "\\u202e"), (True, " two")]
     # As JavaScript counts: two units for the thumb.
     assert places[0] == 3
+    # Numbers go on, whether texts were taken or not, and a text that was taken is not there again.
+    assert texts.add(new[0]) == 0
     number, places = texts.marked(LONG, [(10, 20), (2_999, 5_000), (6_000, 6_001)])
-    assert texts.texts[number].endswith("… (cut: 3,000 of 100,000 characters)")
+    (cut,) = texts.take()
+    assert (number, texts.take()) == (1, [])
+    assert cut.endswith("… (cut: 3,000 of 100,000 characters)")
     assert places == [10, 20, 2_999, 3_000]
     hidden = Texts(redact=True)
     number, places = hidden.marked("secret", [(0, 3)])
-    assert (hidden.texts, places) == (["(6 characters left out)"], [])
+    assert (hidden.take(), places) == (["(6 characters left out)"], [])
 
 
 @pytest.mark.parametrize(
