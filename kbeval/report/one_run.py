@@ -26,7 +26,6 @@ from kbeval.report.parts import about_run, config_rows, ledger_rows, provenance_
 from kbeval.report.texts import name as named
 from kbeval.scoring.aggregate import aggregate_runs
 from kbeval.scoring.options import ScoreOptions
-from kbeval.scoring.provenance import matched_by
 from kbeval.scoring.scorer import StoredScoring, open_scoring
 from kbeval.storage.source import with_or_without_copy
 from kbeval.util.garbage import no_garbage_collection
@@ -39,7 +38,13 @@ _DEEPEST = 10
 _LATENCIES = 12
 # Times from here on are shown in whole milliseconds, and beyond the second as powers of ten.
 _WHOLE_MS, _LONGEST_MS = 100, 1e9
-_MATCHED = {"id": "by chunk id", "span": "by document and span"}
+_MATCHED = {
+    "exact": "by chunk id",
+    "span": "by document and span",
+    "doc": "by document",
+    "support": "by path, headings and words",
+}
+_TIMES = {"p50": "median", "p95": "95 % within", "total": "together"}
 _KINDS = ("failed", "miss", "hit", "cannot be matched", "nothing expected")
 
 
@@ -92,7 +97,7 @@ def _page(scoring: StoredScoring, *, redact: bool, skip_bad_rows: bool) -> str:
         "lead": _lead(numbers, wanted, headline),
         "queries_total": counted(len(queries), "query", "queries"),
         "counts": [(kind, sum(1 for view in views if view["kind"] == kind)) for kind in _KINDS],
-        "matched": _MATCHED.get(matched_by(aggregate.provenance) or ""),
+        "matched": _matched(views),
         "warnings": [named(text, 1_000) for text in (*scored.warnings, *scored.bad_row_warning())],
         "first": [one for one in numbers if one["long"] in wanted],
         "others": [one for one in numbers if one["long"] not in wanted],
@@ -104,9 +109,9 @@ def _page(scoring: StoredScoring, *, redact: bool, skip_bad_rows: bool) -> str:
             [ms for (ms,) in scoring.session.rows("SELECT elapsed_ms FROM per_query WHERE in_run ORDER BY ALL")]
         ),
         "latency_numbers": [
-            (short_name(name), number(value))
-            for name, value in aggregate.numbers().items()
-            if name.startswith("latency_ms.") and value is not None
+            f"{word} {_ms(float(value))} ms"
+            for part, word in _TIMES.items()
+            if isinstance(value := aggregate.value(f"latency_ms.{part}"), int | float)
         ],
         "kinds": [kind for kind in _KINDS if any(view["kind"] == kind for view in views)],
         "findings": [_finding(one, redact=redact) for one in check_workspace(scoring)],
@@ -264,6 +269,15 @@ def _queries(scoring: StoredScoring) -> list[tuple[str, View]]:
             )
         )
     return [(order[-1], view) for order, view in sorted(views, key=lambda one: one[0])]
+
+
+def _matched(views: Sequence[View]) -> str | None:
+    """What decided which hits count, the commonest first."""
+    counts = Counter(view["matching"] for view in views if view["matching"] in _MATCHED)
+    if len(counts) < 2:
+        return next((_MATCHED[way] for way in counts), None)
+    ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    return ", ".join(f"{_MATCHED[way]} ({counted(count, 'query', 'queries')})" for way, count in ordered)
 
 
 def _ranks(queries: Sequence[View]) -> list[tuple[str, int, str]]:
