@@ -139,7 +139,7 @@ class Answers:
     def _judged(self, key: Key, batch: BatchFacts) -> Iterator[View]:
         for rubric, model, score, why, reasoning in batch.judgements.get(key, []):
             claims = batch.claims.get((*key, rubric), [])
-            yield self._judgement(rubric, f"judged by {name(model)}", score, (why, reasoning), claims)
+            yield self._judgement(rubric, f"judged by {self._texts.called(model)}", score, (why, reasoning), claims)
 
     def _judged_in_row(self, asked: Asked) -> Iterator[View]:
         """What came with the row: scores of its own judge, where the run was not judged again, and of other tools."""
@@ -156,7 +156,7 @@ class Answers:
                 for claim in _texts_in(said.get(field))
             ]
             if _is_number(score) or first_text(reasoning) or claims:
-                by = f"judged by {name(model)}, as the row has it" if model else "as the row has it"
+                by = f"judged by {self._texts.called(model)}, as the row has it" if model else "as the row has it"
                 yield self._judgement(rubric, by, score if _is_number(score) else None, (None, reasoning), claims)
         scores = asked.row.get("scores")
         for rubric, score in sorted(scores.items()) if isinstance(scores, dict) else ():

@@ -92,7 +92,7 @@ class Evidence:
         grades = entry.get("relevance") or {}
         for chunk_id in entry.get("expected_chunk_ids") or ():
             text = batch.chunks.text(chunk_id)
-            what = f"chunk {name(chunk_id)}{f', grade {grades[chunk_id]}' if chunk_id in grades else ''}"
+            what = f"chunk {name(chunk_id)}{f', grade {_whole(grades[chunk_id])}' if chunk_id in grades else ''}"
             yield self._with_text(what, text, None) if text else self._at_place(batch, query_id, chunk_id, what, rows)
         for number, span in enumerate(entry.get("expected_spans") or (), start=1):
             where = span_text(

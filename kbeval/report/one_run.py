@@ -22,7 +22,7 @@ from kbeval.render.scores import FIRST_HEADLINES, HEADLINES
 from kbeval.report.answers import View
 from kbeval.report.evidence import Evidence
 from kbeval.report.page import number, write_page
-from kbeval.report.parts import about_run, config_rows, ledger_rows, provenance_rows
+from kbeval.report.parts import about_run, config_rows, ledger_rows, provenance_rows, warning_lines
 from kbeval.report.texts import name as named
 from kbeval.scoring.aggregate import aggregate_runs
 from kbeval.scoring.options import ScoreOptions
@@ -98,7 +98,7 @@ def _page(scoring: StoredScoring, *, redact: bool, skip_bad_rows: bool) -> str:
         "queries_total": counted(len(queries), "query", "queries"),
         "counts": [(kind, sum(1 for view in views if view["kind"] == kind)) for kind in _KINDS],
         "matched": _matched(views),
-        "warnings": [named(text, 1_000) for text in (*scored.warnings, *scored.bad_row_warning())],
+        "warnings": warning_lines((*scored.warnings, *scored.bad_row_warning()), [run], redact=redact),
         "first": [one for one in numbers if one["long"] in wanted],
         "others": [one for one in numbers if one["long"] not in wanted],
         "abstention": aggregate.abstention,

@@ -17,6 +17,7 @@ from kbeval.util.text import readable, shown
 # A chunk is seldom longer, and an answer neither. What is cut says so.
 LONGEST = 3_000
 _LONGEST_LINK = 160
+_LONGEST_NAME = 80
 _ONE_PLACE = (
     r"(?:lines|bytes|characters|ms|page) (?:-?[\d.]+|None)(?:–(?:-?[\d.]+|None))?(?:, characters [\d.]+–[\d.]+)?"
 )
@@ -61,6 +62,10 @@ class Texts:
         """A place in words. What is not made of numbers alone may be a text."""
         return without(text) if self.redact and not _PLACE.fullmatch(text) else name(text)
 
+    def called(self, text: str) -> str:
+        """What somebody called a model. What has spaces in it may be a text."""
+        return without(text) if self.redact and not is_name(text) else name(text)
+
     def marked(self, text: str, ranges: Ranges) -> tuple[int, list[int]]:
         """The number of a text, and where its marks begin and end, one after the other, as the script counts."""
         if self.redact:
@@ -77,6 +82,11 @@ class Texts:
 def name(text: str, most: int = 160) -> str:
     """An id, a path or another name of the data: one line, not too long."""
     return cut_text(shown(text), most)
+
+
+def is_name(text: str) -> bool:
+    """Is it one short word, as names of versions and models are?"""
+    return len(text) <= _LONGEST_NAME and not re.search(r"\s", text)
 
 
 def without(text: str) -> str:

@@ -20,7 +20,7 @@ from kbeval.report.answers import View
 from kbeval.report.charts import FLOWS, Axis, difference_axis
 from kbeval.report.evidence import Evidence
 from kbeval.report.page import write_page
-from kbeval.report.parts import about_run, difference_rows, ledger_rows, provenance_rows, sentence
+from kbeval.report.parts import about_run, difference_rows, ledger_rows, provenance_rows, sentence, warning_lines
 from kbeval.report.texts import name as named
 from kbeval.scoring.scorer import StoredScoring
 from kbeval.util.garbage import no_garbage_collection
@@ -88,7 +88,7 @@ def _page(scoring: StoredScoring, report: CompareReport, *, redact: bool) -> str
         "counts": words.counts_sentence(whole),
         "matching": named(words.matching_sentence(report), 1_000),
         "by_span": report.chunker_version_match == FALLBACK,
-        "warnings": [named(warning, 1_000) for warning in report.warnings],
+        "warnings": warning_lines(report.warnings, runs, redact=redact),
         "axis": axis,
         "first": [one for one in numbers if one["first"]],
         "others": [one for one in numbers if not one["first"]],

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -22,29 +20,8 @@ from kbeval.report.texts import Texts, link, segments
 from kbeval.util.text import readable
 from tests.bench.reports import make_texts
 from tests.report.hostile import EVERY, LONG
+from tests.report.reading import data_of, everything_in, hits_of
 from tests.support.workspace import Workspace, answer, hits
-
-
-def data_of(path: Path) -> dict[str, Any]:
-    """The data of a page, as its script unpacks it."""
-    found = re.search(r'<script type="application/json" id="data">"([A-Za-z0-9+/=]*)"</script>', path.read_text())
-    assert found
-    batches: list[dict[str, Any]] = json.loads(zlib.decompress(base64.b64decode(found[1])))
-    return {name: [one for batch in batches for one in batch[name]] for name in batches[0]}
-
-
-def hits_of(data: dict[str, Any], side: dict[str, Any]) -> list[dict[str, Any]]:
-    columns = side["hits"]
-    names = ("chunk", "doc", "headings", "where", "source", "text")
-    found = [
-        {**dict(zip(names, data["chunks"][chunk], strict=True)), "rank": place + 1, "counts": 0, "labels": []}
-        for place, chunk in enumerate(columns["chunks"])
-    ]
-    for hit, rank in zip(found, columns["ranks"] or (), strict=False):
-        hit["rank"] = rank
-    for place, counts, marks, labels in columns["labelled"]:
-        found[place] |= {"counts": counts, "marks": marks, "labels": [data["labels"][one] for one in labels]}
-    return found
 
 
 @pytest.fixture
@@ -104,7 +81,7 @@ def test_nothing_of_the_texts_is_left_when_they_are_left_out(in_demo: Path) -> N
     for arguments in (["latest~1", "latest"], ["latest"]):
         for redact in ([], ["--redact"]):
             assert run(["report", *arguments, "-o", "r.html", *redact]) == 0
-            everything = f"{Path('r.html').read_text()} {json.dumps(data_of(Path('r.html')))}"
+            everything = everything_in(Path("r.html"))
             found = [text for text in texts if text in everything]
             assert found == ([] if redact else texts), arguments
         # What is left: ids, ranks, documents, and what was there.
