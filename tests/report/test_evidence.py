@@ -339,7 +339,8 @@ def plant(workspace: Workspace) -> Planted:
         }  # fmt: skip
         workspace.add_run(run_id, rows, created_at=f"2026-01-0{number}")
         config = {
-            "chunker_version": "md@1", "llm": {"model_id": f"small-{number}", "system_prompt": text("prompt")}, "k": number,
+            "chunker_version": "md@1", "k": number,
+            "llm": {"model_id": f"small-{number}", "system_prompt": text("prompt")},
             "description": text("description"), "list": [text("item")], "judge_model": text("judge with spaces"),
             "prompt_template_version": text("version with spaces"), "notes": {"why": text("why")},
         }  # fmt: skip
@@ -371,7 +372,7 @@ def test_redacted_pages_hold_no_text_of_the_database(workspace: Workspace) -> No
     kinds = {" ".join(text.split()[1:-1]) for text in found}
     assert kinds >= {
         "question", "answer", "hit", "heading", "snippet", "rule", "forbidden", "fact", "claim", "reasoning",
-        "supported", "unsupported", "marker", "citation", "caption", "error", "description", "prompt", "reason",
+        "supported", "unsupported", "marker", "citation", "caption", "error", "description", "prompt", "refusal",
         "support heading", "reference", "why",
     }  # fmt: skip
 
