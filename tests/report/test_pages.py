@@ -76,7 +76,8 @@ def decided(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
             }  # fmt: skip
     for number in range(4):
         rows_a[f"none{number}"] = {"hits_top_k": hits(None), "answer": answer("", grounded=False)}
-        rows_b[f"none{number}"] = {"hits_top_k": hits(None), "answer": answer("made up", grounded=number > 0)}
+        # The same chunk twice, which `check` finds.
+        rows_b[f"none{number}"] = {"hits_top_k": hits("x", "x"), "answer": answer("made up", grounded=number > 0)}
     workspace.add_run("a", rows_a)
     workspace.add_run("b", rows_b, created_at="2026-01-02")
     workspace.execute(
