@@ -156,7 +156,7 @@ class Evidence:
         known, known_spans = batch.chunks.of_hit(hit, asked.run)
         text, source = hit_text(hit, known)
         labels = batch.facts.labels.get((*key, position), [])
-        shared = [one for _, one in batch.facts.shared.get((*key, position), [])]
+        shared = batch.facts.shared.get((*key, position), [])
         by_document = batch.facts.matching.get(key) == "doc"
         ranges = marked_ranges(text or "", shared)
         if not ranges and text is not None:
@@ -244,7 +244,7 @@ class _Batch:
             if text is not None:
                 yield Covering(one.axis, one.low, one.high, text, f"chunk {name(one.chunk_id)}")
         by_run = {run.run_id: (run, hits_of(row)) for run, row in zip(self._runs, rows, strict=True)}
-        for run_id, position, shared in self.facts.shared_with(query_id, label):
+        for run_id, position, shared in self.facts.sharing.get((query_id, label), ()):
             run, stored = by_run[run_id]
             hit = stored[position - 1] if position <= len(stored) else {}
             text, _ = hit_text(hit, self.chunks.of_hit(hit, run)[0])

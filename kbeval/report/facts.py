@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from kbeval.engine.session import Session
@@ -159,8 +159,9 @@ class BatchFacts:
 
     def _read_places(self) -> None:
         """The text that hits have in common with what is expected, and where expected text is that no id tells."""
-        # By run, query and hit: the label, and what is shared.
-        self.shared: dict[tuple[str, str, int], list[tuple[str, Shared]]] = {}
+        # By run, query and hit: what is shared. By query and label: the hits that share it, in any run.
+        self.shared: dict[tuple[str, str, int], list[Shared]] = {}
+        self.sharing: dict[Key, list[tuple[str, int, Shared]]] = {}
         # By query and label: its parts, and the chunks that share them.
         self.places: dict[Key, list[Place]] = {}
         self.near: dict[Key, list[Near]] = {}
@@ -168,8 +169,9 @@ class BatchFacts:
             for run_id, query_id, position, label, axis, *ends in self._rows(
                 "SELECT * FROM report_shared WHERE query_id IN (SELECT UNNEST($1)) ORDER BY ALL"
             ):
-                found = self.shared.setdefault((run_id, query_id, position), [])
-                found.append((label, Shared(axis, *map(int, ends))))
+                shared = Shared(axis, *map(int, ends))
+                self.shared.setdefault((run_id, query_id, position), []).append(shared)
+                self.sharing.setdefault((query_id, label), []).append((run_id, position, shared))
         for query_id, label, axis, low, high in self._rows(
             "SELECT e.query_id, e.place, e.axis, e.low, e.high FROM expected_spans AS e"
             f" WHERE e.query_id IN (SELECT UNNEST($1)) AND GREATEST(ABS(e.low), ABS(e.high)) < {_FARTHEST:g}"
@@ -205,12 +207,6 @@ class BatchFacts:
             " ORDER BY run_id, query_id, rubric, is_supported, place"
         ):
             self.claims.setdefault((run_id, query_id, rubric), []).append((supported, claim))
-
-    def shared_with(self, query_id: str, label: str) -> Iterator[tuple[str, int, Shared]]:
-        """The hits of a query, in any run, that share a label's place: run, position, what is shared."""
-        for (run_id, other, position), found in self.shared.items():
-            if other == query_id:
-                yield from ((run_id, position, shared) for name, shared in found if name == label)
 
 
 # --- SQL: what is shown, never what is counted -----------------------------------------------------
