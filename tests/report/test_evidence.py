@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from kbeval.report import evidence
 from kbeval.report.expected_texts import Covering, text_at
 from kbeval.report.facts import Place
 from kbeval.report.texts import segments
+from kbeval.storage.sqlite import SqliteSource
 from kbeval.systems.anchors import read_folder
 from kbeval.systems.writing import write_runs
 from tests.report.reading import data_of, everything_in, hits_of
@@ -229,6 +231,14 @@ def test_what_was_not_checked_is_not_called_wrong(workspace: Workspace) -> None:
 
 def test_batches_and_the_order_of_rows_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read in batches of three or all at once, stored in this order or the other: the same page."""
+    asked: list[int] = []
+    read = SqliteSource.result_rows
+
+    def counted(source: SqliteSource, run_id: str, query_ids: Sequence[str]) -> list[tuple[str, str]]:
+        asked.append(len(query_ids))
+        return read(source, run_id, query_ids)
+
+    monkeypatch.setattr(SqliteSource, "result_rows", counted)
     names = [f"q{number}" for number in range(10)]
     golden = [{"id": name, "expected_chunk_ids": [f"c{place % 4}"]} for place, name in enumerate(names)]
     pages = []
@@ -249,9 +259,12 @@ def test_batches_and_the_order_of_rows_change_nothing(tmp_path: Path, monkeypatc
             }
             workspace.add_run(run_id, rows, created_at=f"2026-01-0{shift + 1}")
         monkeypatch.setattr(evidence, "BATCH", size)
+        asked.clear()
         data, _ = views_of(workspace, "a", "b")
         pages.append((data, (tmp_path / folder / "r.html").read_text()))
     (first, page), (_, other_page), (batched, batched_page) = pages
+    # Never more rows at once than a batch has.
+    assert max(asked) == 3
     assert page == other_page
     assert batched == first
     # Expected texts of a chunk that only a hit of a query in another batch has.

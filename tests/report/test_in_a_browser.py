@@ -12,8 +12,10 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from kbeval.cli import run
+from kbeval.report import evidence
 from tests.bench.reports import make_texts
 from tests.report.hostile import RUN_A, RUN_B, make_hostile
+from tests.report.reading import data_of, hits_of
 from tests.support.browser import accessibility_faults, browser  # noqa: F401  (a fixture)
 
 # What each page is called in these tests.
@@ -252,8 +254,14 @@ def test_a_query_shows_both_rankings_and_both_answers(opened: Open) -> None:
     assert only.count() > 0
 
 
-def test_a_long_list_has_pages(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+def test_a_long_list_has_pages(
+    browser: Browser,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     make_texts(tmp_path, 120)
+    # Written in three batches, which the script puts together.
+    monkeypatch.setattr(evidence, "BATCH", 50)
     files = ["--db", str(tmp_path / "kb.db"), "--golden", str(tmp_path / "golden.json")]
     assert run(["report", "a", "b", *files, "-o", str(tmp_path / "r.html")]) == 0
     page = browser.new_page()
@@ -269,6 +277,13 @@ def test_a_long_list_has_pages(browser: Browser, tmp_path: Path) -> None:  # noq
     expect(status).to_have_text("101–120 of 120 queries")
     last = page.locator("#list .qid").all_inner_texts()
     assert len(last) == 20
+    # The texts of the last batch are its own, and the same as in the database.
+    data = data_of(tmp_path / "r.html")
+    view = next(view for view in data["queries"] if view["id"] == last[-1])
+    page.locator(SUMMARY).last.click()
+    shown = page.locator("#list .q").last.locator(".side").first.locator("li.hit .text").first
+    expect(shown).to_have_text(data["texts"][hits_of(data, view["sides"][0])[0]["text"]])
+    page.locator(SUMMARY).last.click()
     assert not set(first) & set(last)
     # A link leads to the page of its query; an open query stays open.
     page.evaluate("id => { location.hash = '#q-' + id; }", first[7])
