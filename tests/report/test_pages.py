@@ -213,7 +213,7 @@ def test_one_run_numbers_pictures_and_findings(decided: Workspace, capsys: pytes
 
 
 def test_a_history_marks_changed_labels_where_nothing_joins(workspace: Workspace) -> None:
-    """Three runs: one with another configuration, then one scored with other labels."""
+    """Another configuration, then other labels, then other definitions."""
     files = ["--db", str(workspace.db), "--golden", str(workspace.golden)]
     workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
     for day in (1, 2):
@@ -227,14 +227,26 @@ def test_a_history_marks_changed_labels_where_nothing_joins(workspace: Workspace
     workspace.add_run("run3", {"q": {"hits_top_k": hits(None, "c")}}, created_at="2026-01-03")
     workspace.execute("UPDATE eval_runs SET config_snapshot_json = ? WHERE run_id = 'run3'", ('{"k": 7}',))
     assert run(["score", "run3", *files]) == 0
+    # And one whose numbers were made by other definitions.
+    workspace.add_run("run4", {"q": {"hits_top_k": hits("c")}}, created_at="2026-01-04")
+    workspace.execute("UPDATE eval_runs SET config_snapshot_json = ? WHERE run_id = 'run4'", ('{"k": 7}',))
+    assert run(["score", "run4", *files]) == 0
+    made = json.loads(workspace.stored("run4"))
+    made["provenance"]["metrics"] = "sha256:" + "0" * 16
+    workspace.execute("UPDATE eval_runs SET aggregate_json = ? WHERE run_id = 'run4'", (json.dumps(made),))
     page = page_of(workspace, "--history", "mrr")
-    assert re.findall(r'<line class="change (\w+)" x1="([\d.]+)%"', page) == [("config", "50"), ("break", "83.33")]
-    # The first two are joined by a line, the last is not.
+    assert re.findall(r'<line class="change (\w+)" x1="([\d.]+)%"', page) == [
+        ("config", "37.5"),
+        ("break", "62.5"),
+        ("break", "87.5"),
+    ]
+    # The first two are joined by a line, the others are not.
     assert page.count('<line class="series s0" x1=') == 1
     table = cells(section(page, "time"))
-    assert [row[2] for row in table if len(row) == 4 and row[0] in "▮┆"] == ["run3", "run2"]
+    assert [row[2] for row in table if len(row) == 4 and row[0] in "▮┆"] == ["run4", "run3", "run2"]
     assert any("labels" in row[3] for row in table if row[2:3] == ["run3"])
-    assert [row[0] for row in cells(section(page, "runs"))] == ["run", "run1", "run2", "run3"]
+    assert any("definitions" in row[3] for row in table if row[2:3] == ["run4"])
+    assert [row[0] for row in cells(section(page, "runs"))] == ["run", "run1", "run2", "run3", "run4"]
 
 
 def test_the_policy_names_the_hashes_of_the_one_style_and_the_one_script(decided: Workspace) -> None:
