@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kbeval.util.text import counted, cut
 
 # So many hits are looked at if some documents were found; if none was, all of them are.
-_SAMPLE = 50_000
+_SAMPLE = 10_000
 _WHY = "only in case or white space, so they are not the same"
 
 
@@ -51,8 +51,8 @@ def document_doubts(  # noqa: PLR0913  (both sides)
 ) -> list[str]:
     """Judged documents that were not found, because no id is equal.
 
-    `results`: the query of each hit, below 0 if it is not evaluated. `found_rows`: the hits that are judged. `ranks`: of
-    the judged documents, 0 if not found.
+    `results`: the query of each hit, below 0 if it is not evaluated. `found_rows`: the hits that are judged. `ranks`:
+    of the judged documents, 0 if not found.
     """
     evaluated = np.flatnonzero(results >= 0)
     if not len(evaluated) or not len(ranks):

@@ -124,7 +124,8 @@ def _judge(  # noqa: PLR0913, PLR0917  (both sides, and how)
     result, grade = result_of_label[labels.codes[kept]], grades[kept]
     rank = np.zeros(len(kept), dtype=np.int64)
     hit_results = result_of_hit[hits.codes]
-    row, place = _same_documents(run[DOC], hit_results, hit_hash, qrels[DOC].gather(kept), result, label_hash[kept])
+    judged = qrels[DOC].gather(kept)
+    row, place = _same_documents(run[DOC], hit_results, hit_hash, judged, result, label_hash[kept])
     rank[place] = run[RANK].to_numpy()[row] if RANK in run.columns else _ranks(run, hit_results, row)
     is_relevant = grade > 0 if level is None else grade >= level
     counted = np.bincount(result[is_relevant], minlength=len(chosen))
@@ -137,7 +138,7 @@ def _judge(  # noqa: PLR0913, PLR0917  (both sides, and how)
         docs=run[DOC],
         results=hit_results,
         found_rows=row,
-        judged=qrels[DOC].gather(kept),
+        judged=judged,
         judged_results=result,
         ranks=rank,
         sources=sources,
