@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from kbeval.cli import common
+from kbeval.cli.ordering import order_option
 from kbeval.util.text import counted
 
 
@@ -20,20 +21,27 @@ def import_trec(store: Callable[[str, list[Any], bool], int]) -> click.Command:
     @click.option("--run-id", help="id of the run, if there is one file  [default: the name of the file]")
     @click.option("--suite", default="trec", show_default=True, help="the suite that the runs belong to")
     @click.option("--replace", is_flag=True, help="overwrite an existing run that differs")
+    @order_option("score")
     @common.db_option
-    def command(files: tuple[str, ...], run_id: str | None, suite: str, replace: bool, **_: Any) -> int:  # noqa: ANN401
+    def command(
+        files: tuple[str, ...],
+        run_id: str | None,
+        suite: str,
+        replace: bool,
+        order: str,
+        **_: Any,  # noqa: ANN401
+    ) -> int:
         """Import TREC run files: query, Q0, document, rank, score, tag. The name of a file becomes the run id.
 
-        Rankings are ordered as trec_eval does: by score, then by document id, both descending; a document that one
-        query has twice is refused. A document becomes a hit with its number as chunk_id and doc_id. Importing the same
-        file again changes nothing.
+        A document becomes a hit with its number as chunk_id and doc_id. A document that one query has twice is refused.
+        Importing the same file again changes nothing.
         """
         from kbeval.systems.trec import read_run_file
 
         if run_id is not None and len(files) > 1:
             msg = "--run-id is for one file; several are named by their files"
             raise click.UsageError(msg, click.get_current_context())
-        runs = [read_run_file(Path(file), run_id, suite) for file in files]
+        runs = [read_run_file(Path(file), run_id, suite, order) for file in files]
         return store(common.Settings().db(), runs, replace)
 
     return command

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kbeval.errors import KbevalError, UsageError
+from kbeval.frames.ranking import BY_RANK, BY_SCORE
 from kbeval.systems.json_lines import id_of
+from kbeval.systems.ranked_hits import by_score
 from kbeval.systems.row_values import answer_of, hits_of
 from kbeval.systems.tool_files import Placed, Record, read_records, written_at
 from kbeval.systems.tool_rows import ToolRun, hits_in, row_from, safe_part
@@ -61,24 +63,27 @@ def parse_map(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def read_table(
+def read_table(  # noqa: PLR0913, PLR0917  (a file, and how to read it)
     path: Path,
     run_id: str | None = None,
     suite: str = "table",
     names: Mapping[str, str] | None = None,
     scores: Sequence[str] = (),
+    order: str = BY_RANK,
 ) -> list[ToolRun]:
     """Read a table as a run, or, where it has a column run_id, as one for each. `names`: our columns by theirs.
 
-    `scores`: columns whose numbers become metrics.
+    `scores`: columns whose numbers become metrics. `order`: what decides a ranking, the column rank (without one the
+    order in the file), or the scores, as trec_eval has it.
     """
-    return _Table(path, run_id, suite, names or {}, scores).read()
+    return _Table(path, run_id, suite, names or {}, scores, order).read()
 
 
 class _Table:
-    def __init__(
-        self, path: Path, run_id: str | None, suite: str, names: Mapping[str, str], scores: Sequence[str]
+    def __init__(  # noqa: PLR0913, PLR0917  (as read_table)
+        self, path: Path, run_id: str | None, suite: str, names: Mapping[str, str], scores: Sequence[str], order: str
     ) -> None:
+        self._order = order
         self._path, self._suite, self._names, self._scores = path, suite, names, scores
         self._run_id = run_id or safe_part(path.stem)
         self._given_id = run_id
@@ -166,13 +171,16 @@ class _Table:
         values = {name: self._value(name, value, first, faults) for name, value in of_query.items()}
         if per_hit:
             hits: Any = [*self._hits(records)]
-            self._warn_about_order(run, query_id, hits)
+            if self._order == BY_RANK:
+                self._warn_about_order(run, query_id, hits)
         else:
             hits = _as_list(values.get("hits"))
         if hits is not None:
             found = hits_of(hits, faults) if per_hit or not _are_texts(hits) else hits_in(hits)
         else:
             found = None
+        if found and self._order == BY_SCORE and not faults:
+            found = by_score(found, "table_rank", faults)
         answer = answer_of(values.get("answer"), faults, grounded=values.get("grounded"))
         if faults:
             self._fault(first, f"query {query_id!r}: {faults[0]}")

@@ -38,6 +38,8 @@ RETRIEVED = (
     ),
     *("hits", "contexts", "context", "chunks", "documents", "passages", "sources"),
 )
+# Beyond it, nothing can be done with a number.
+LARGEST = 1e300
 _TEXT = ("text", "content", "page_content", "chunk", "passage", "snippet")
 _CHUNK = ("chunk_id", "id", "_id", "node_id", "passage_id")
 _DOCUMENT = ("doc_id", "document_id", "docid", "doc")
@@ -124,7 +126,7 @@ def row_from(record: Mapping[str, Any], read: Iterable[str], ours: Mapping[str, 
 
 def number(value: Any) -> float | None:  # noqa: ANN401  (any JSON value)
     """A number, or a truth value as 1 or 0; None for anything else."""
-    return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
+    return float(value) if isinstance(value, int | float) and abs(value) < LARGEST else None
 
 
 @dataclass
@@ -161,6 +163,15 @@ class ToolRun:
         if golden is not None and name == query_id:
             self.golden[name] = {name: value for name, value in golden.items() if value not in (None, [], "")}
         return name
+
+    def drop(self, name: str) -> bool:
+        """Leave a field of the records out: of the rows, and of the hits if each record is one. Was there any?"""
+        is_there = False
+        for row in self.rows.values():
+            hits = row.get("hits_top_k") if self.tool == "table" else None
+            for place in (row, row.get(APART), *(hits if isinstance(hits, list) else ())):
+                is_there = (isinstance(place, dict) and place.pop(name, self) is not self) or is_there
+        return is_there
 
     def finished(self, path: Path) -> ImportedRun:
         """The run as it is stored. Its scores have the names of metrics."""

@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from kbeval.errors import UsageError
-from kbeval.frames.ranking import DOC, GRADE, QUERY, refuse_repeats
+from kbeval.frames.ranking import BY_RANK, BY_SCORE, DOC, GRADE, QUERY, refuse_repeats
 from kbeval.frames.trec_files import read_trec_lines, read_trec_qrels
 from kbeval.storage.options import ReadOptions
 from kbeval.storage.runs import find_run
@@ -29,28 +29,33 @@ from kbeval.util.text import counted, cut
 SYSTEM = "trec"
 
 
-def read_run_file(path: Path, run_id: str | None = None, suite: str = SYSTEM) -> ImportedRun:
-    """Read a run file as a run; its id is the name of the file without ending, unless one is given.
+@dataclass(frozen=True)
+class RunFileRows:
+    """What a run file holds: the hits of each query, best first, and the tag of its first line."""
 
-    Ranks are those of trec_eval: by score in single precision, then by document id, both descending. Where the file has
-    another rank, another second column or several tags, the hits keep them.
+    rows: Mapping[str, list[dict[str, Any]]]
+    tag: str | None
+
+
+def read_rows(path: Path, order: str = BY_SCORE) -> RunFileRows:
+    """Read a run file: its ranks are those of trec_eval, or, by rank, those of its column.
+
+    Where the file says something else (a rank, a second column that is not Q0, several tags), the hits keep it.
     """
-    name = path.name.rpartition(".")[0] or path.name if run_id is None else run_id
-    if id_of(name) is None:
-        msg = f"{name!r} cannot be the id of a run; use --run-id"
-        raise UsageError(msg)
-    lines = read_trec_lines(path)
+    lines = read_trec_lines(path, order)
     refuse_repeats(lines.select(pl.col("query").alias(QUERY), pl.col("document").alias(DOC)), str(path))
     tag = lines["tag"][0] if lines.height else None
-    ranked = lines.sort(
-        "query", pl.col("score").cast(pl.Float32) + pl.lit(0.0, pl.Float32), "document", descending=[False, True, True]
-    )
+    if order == BY_RANK:
+        ranked = lines.sort("query", "place")
+    else:
+        score = pl.col("score").cast(pl.Float32) + pl.lit(0.0, pl.Float32)
+        ranked = lines.sort("query", score, "document", descending=[False, True, True])
+        ranked = ranked.with_columns(pl.int_range(1, pl.len() + 1).over("query").alias("place"))
     rows: dict[str, list[dict[str, Any]]] = {}
     faults = []
-    for query, second, doc, rank, score, own_tag in ranked.iter_rows():
-        hits = rows.setdefault(query, [])
-        hit: dict[str, Any] = {"rank": len(hits) + 1, "chunk_id": doc, "doc_id": doc, "score": score}
-        if rank != str(hit["rank"]):
+    for query, second, doc, rank, score, own_tag, place in ranked.iter_rows():
+        hit: dict[str, Any] = {"rank": place, "chunk_id": doc, "doc_id": doc, "score": score}
+        if rank != str(place):
             hit["trec_rank"] = rank
         if second != "Q0":
             hit["trec_iter"] = second
@@ -60,13 +65,23 @@ def read_run_file(path: Path, run_id: str | None = None, suite: str = SYSTEM) ->
             faults.append(f"query {cut(query, 60)!r}, document {cut(doc, 60)!r}: not an id")
         if score in (float("inf"), float("-inf")):
             faults.append(f"query {cut(query, 60)!r}, document {cut(doc, 60)!r}: the score is infinite")
-        hits.append(hit)
+        rows.setdefault(query, []).append(hit)
     if faults:
         raise ImportFaultError(path, faults, has_rows=True)
+    return RunFileRows(rows, tag)
+
+
+def read_run_file(path: Path, run_id: str | None = None, suite: str = SYSTEM, order: str = BY_SCORE) -> ImportedRun:
+    """Read a run file as a run; its id is the name of the file without ending, unless one is given."""
+    name = path.name.rpartition(".")[0] or path.name if run_id is None else run_id
+    if id_of(name) is None:
+        msg = f"{name!r} cannot be the id of a run; use --run-id"
+        raise UsageError(msg)
+    found = read_rows(path, order)
     moment = datetime.fromtimestamp(path.stat().st_mtime, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    texts = [(query, written({"query_id": query, "hits_top_k": hits})) for query, hits in rows.items()]
-    config: dict[str, Any] = {} if tag is None else {"trec_tag": tag}
-    warnings = [] if rows else [f"{path} contains no results"]
+    texts = [(query, written({"query_id": query, "hits_top_k": hits})) for query, hits in found.rows.items()]
+    config: dict[str, Any] = {} if found.tag is None else {"trec_tag": found.tag}
+    warnings = [] if texts else [f"{path} contains no results"]
     return ImportedRun(name, suite, SYSTEM, config, texts, moment, warnings)
 
 
