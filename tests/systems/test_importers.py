@@ -331,8 +331,19 @@ def test_zip_files_are_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("header.json", b" " * 3_000_000)
     monkeypatch.setattr(zip_files, "LARGEST_ENTRY", 1_000_000)
-    with pytest.raises(KbevalError, match="is too large"):
+    with monkeypatch.context() as nothing_unpacked:
+        nothing_unpacked.setattr(ZipReader, "_stream", lambda *_: pytest.fail("it was unpacked"))
+        with pytest.raises(KbevalError, match=r"header\.json: is too large"):
+            read_inspect(bomb)
+    # A size that is not true does not help.
+    lies = bomb.read_bytes().replace((3_000_000).to_bytes(4, "little"), (9).to_bytes(4, "little"))
+    bomb.write_bytes(lies)
+    with pytest.raises(KbevalError, match=r"is too large|cannot be read"):
         read_inspect(bomb)
+    monkeypatch.undo()
+    monkeypatch.setattr(zip_files, "LARGEST_SUM", 10_000)
+    with pytest.raises(KbevalError, match="is too large: it unpacks to"):
+        read_inspect(TOOLS / "inspect/help-desk.eval")
     monkeypatch.undo()
     # The same, compressed with Zstandard, and with a size in the file that is not true.
     data = (TOOLS / "inspect/help-desk.eval").read_bytes()

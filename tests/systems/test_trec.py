@@ -94,6 +94,22 @@ def test_wrong_files_are_named(
     assert complaint in refused(capsys, "trec", "my.qrels", "bad.run", *arguments)
 
 
+def test_ids_that_do_not_meet_are_said_next_to_the_zeros(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for text, complaint in (
+        ("q1 Q0 D1 1 9 t\n", "1 judged document not found: the ids in odd.run and my.qrels differ only in case"),
+        ("q1 Q0 x 1 9 t\n", "no document of odd.run is judged in my.qrels"),
+        ("q1 Q0 d1 1 9 t\nQ2 Q0 d5 1 9 t\n", "1 query left out: the ids in odd.run and my.qrels differ only in case"),
+    ):
+        (files / "odd.run").write_text(text)
+        code, out, err = call(capsys, "trec", "my.qrels", "odd.run", "-m", "map")
+        assert (code, out.count("\n")) == (0, 1)
+        assert complaint in err
+        assert err.startswith("kbeval: warning: ")
+    (files / "odd.run").write_text("Q1 Q0 d1 1 9 t\n")
+    assert "('Q1' and 'q1')" in refused(capsys, "trec", "my.qrels", "odd.run")
+    assert call(capsys, "trec", "my.qrels", "bm25.run", "-m", "map")[2] == ""
+
+
 def test_import_score_and_export(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = call(capsys, "import", "trec", "bm25.run", "--db", "w.db")
     assert (code, "imported bm25: 2 rows" in err) == (0, True)
