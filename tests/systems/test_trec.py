@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import kbeval
 from kbeval.golden import load_golden
 from tests.cli.test_cli import call, refused
 
@@ -135,6 +136,47 @@ def test_import_score_and_export(files: Path, capsys: pytest.CaptureFixture[str]
     Path("bm25.run").write_text(RUN.replace("0.9", "0.8"))
     assert "use --replace" in refused(capsys, "import", "trec", "bm25.run", "--db", "w.db")
     assert "replaced bm25" in call(capsys, "import", "trec", "bm25.run", "--db", "w.db", "--replace")[2]
+
+
+def test_compare_of_evaluate_is_kbeval_compare(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two runs as files, and the same two in a database: the same differences, intervals, p and verdict."""
+    source = random.Random(4)
+    docs = [f"d{number}" for number in range(30)]
+    qrels = {
+        f"q{n}": {"d0": 2, **{doc: source.choice((0, 1)) for doc in source.sample(docs[1:], 6)}} for n in range(40)
+    }
+    for name, shift in (("a", 0.1), ("b", 0.7)):
+        lines = [
+            f"{query} Q0 {doc} 0 {source.randrange(20) / 20 + (shift if labels.get(doc, 0) else 0)} t\n"
+            for query, labels in qrels.items()
+            for doc in source.sample(docs, 20)
+        ]
+        (files / f"{name}.run").write_text("".join(lines))
+    (files / "qrels").write_text("".join(f"{q} 0 {d} {g}\n" for q, of in qrels.items() for d, g in of.items()))
+    names = {
+        "nDCG@10": "ndcg_at_k.10",
+        "AP@10": "map_at_k.10",
+        "P@5": "precision_at_k_chunk.5",
+        "R@5": "recall_at_k_chunk.5",
+    }
+    a, b = (kbeval.evaluate(f"{name}.run", "qrels", list(names)) for name in "ab")
+    found = a.compare(b)
+    call(capsys, "import", "trec", "a.run", "b.run", "--db", "w.db")
+    call(capsys, "import", "qrels", "qrels", "-o", "golden.jsonl")
+    where = ["--db", "w.db", "--golden", "golden.jsonl"]
+    code, out, _ = call(capsys, "compare", "a", "b", "--only", ",".join(names), "--format", "json", *where)
+    assert code == 0
+    report = json.loads(out)
+    assert set(report["significance"]) == set(names.values())
+    for ours, stored in names.items():
+        assert found.significance[ours].to_dict() == report["significance"][stored], ours
+        delta = found.significance[ours].mean_delta
+        assert delta == round(b[ours] - a[ours], 4)
+    assert found.verdict.answer == report["verdict"]["answer"] == "better"
+    # A document is a chunk here, so recall of documents and of chunks are one number.
+    code, out, _ = call(capsys, "score", "a", "--format", "json", *where)
+    (stored,) = [one["aggregate"] for one in json.loads(out)]
+    assert stored["recall_at_k_doc"]["5"] == stored["recall_at_k_chunk"]["5"] == round(a["R@5"], 4)
 
 
 def test_an_export_says_what_a_run_file_cannot_hold(
