@@ -174,9 +174,8 @@ def test_compare_of_evaluate_is_kbeval_compare(files: Path, capsys: pytest.Captu
         assert delta == round(b[ours] - a[ours], 4)
     assert found.verdict.answer == report["verdict"]["answer"] == "better"
     # A document is a chunk here, so recall of documents and of chunks are one number.
-    code, out, _ = call(capsys, "score", "a", "--format", "json", *where)
-    (stored,) = [one["aggregate"] for one in json.loads(out)]
-    assert stored["recall_at_k_doc"]["5"] == stored["recall_at_k_chunk"]["5"] == round(a["R@5"], 4)
+    numbers = kbeval.score_runs("w.db", "golden.jsonl", ["a"]).aggregates["a"].numbers()
+    assert numbers["recall_at_k_doc.5"] == numbers["recall_at_k_chunk.5"] == round(a["R@5"], 4)
 
 
 def test_an_export_says_what_a_run_file_cannot_hold(
