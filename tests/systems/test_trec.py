@@ -172,7 +172,7 @@ def test_compare_of_evaluate_is_kbeval_compare(files: Path, capsys: pytest.Captu
         assert found.significance[ours].to_dict() == report["significance"][stored], ours
         delta = found.significance[ours].mean_delta
         assert delta == round(b[ours] - a[ours], 4)
-    assert found.verdict.answer == report["verdict"]["answer"] == "better"
+    assert found.verdict.answer == report["verdict"] == "better"
     # A document is a chunk here, so recall of documents and of chunks are one number.
     numbers = kbeval.score_runs("w.db", "golden.jsonl", ["a"]).aggregates["a"].numbers()
     assert numbers["recall_at_k_doc.5"] == numbers["recall_at_k_chunk.5"] == round(a["R@5"], 4)
