@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import click
 
 from kbeval.cli import common
 from kbeval.cli.ordering import order_option
-from kbeval.util.text import counted
+from kbeval.util.text import counted, json_shown, shown
 
 
 def import_trec(store: Callable[[str, list[Any], bool], int]) -> click.Command:
@@ -66,7 +67,7 @@ def import_qrels(file: str, output: str | None, queries: str | None, replace: bo
     found = read_qrels_file(Path(file), None if queries is None else Path(queries))
     said = f"{output}: {counted(len(found.entries), 'query', 'queries')}"
     if output is None:
-        click.echo(found.text(".jsonl"), nl=False)
+        click.echo("".join(f"{json_shown(line)}\n" for line in found.text(".jsonl").split("\n") if line), nl=False)
     else:
         target = Path(output)
         text = found.text(target.suffix.lower())
@@ -106,7 +107,9 @@ def export_trec(run: str, output: str | None, tag: str | None, **_: Any) -> int:
     )
     text = "".join(f"{line}\n" for line in found.lines)
     if output is None:
-        click.echo(text, nl=False)
+        # Other programs need the ids as they are; a terminal would obey them.
+        plain = "".join(f"{shown(line)}\n" for line in found.lines) if sys.stdout.isatty() else text
+        click.echo(plain, nl=False)
     else:
         write_whole(Path(output), text, settings.read_files())
     for note in found.notes:

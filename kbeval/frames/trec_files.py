@@ -13,6 +13,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.csv
@@ -27,6 +28,8 @@ _QRELS = ("query", "0", "document", "grade")
 _NUMBER = re.compile(rb"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?inf(?:inity)?", re.IGNORECASE)
 _WHOLE = re.compile(rb"[-+]?\d{1,18}")
 _MOST_FAULTS = 1000
+# What fits into the processor's cache.
+_PIECE = 1 << 18
 # Ranks beyond this are not meant.
 MOST_RANKS = 10**9
 
@@ -115,7 +118,7 @@ def _read_fast(
     data: bytes, form: tuple[str, ...], number: pa.DataType, *, with_rank: bool = False
 ) -> pl.DataFrame | None:
     """Read a whole file at once; None if it is not of that form, or not obviously."""
-    if b"\r" not in data and (b"\t" not in data or b" " not in data):
+    if b"\r" not in data and (b"\t" not in data or b" " not in data) and _has_no_gaps(data):
         found = _parsed(data, form, number, "\t" if b"\t" in data else " ", with_rank=with_rank)
         if found is not None:
             return found
@@ -124,6 +127,18 @@ def _read_fast(
         tidy = tidy.replace(b"  ", b" ")
     tidy = tidy.replace(b" \n", b"\n").replace(b"\n ", b"\n").strip(b" \n")
     return _parsed(tidy, form, number, " ", with_rank=with_rank)
+
+
+def _has_no_gaps(data: bytes) -> bool:
+    """Is there one separator between columns, and none around them? Otherwise one too many would be an empty column."""
+    if data[:1].isspace() or data[-1:] in (b" ", b"\t"):
+        return False
+    codes = np.frombuffer(data, dtype=np.uint8)
+    for start in range(0, len(codes), _PIECE):
+        is_space = codes[start : start + _PIECE + 1] <= ord(" ")
+        if (is_space[1:] & is_space[:-1]).any():
+            return False
+    return True
 
 
 def _parsed(

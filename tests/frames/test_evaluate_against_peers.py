@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import kbeval
@@ -87,6 +87,7 @@ def check(qrels: Qrels, run: Run, level: int | None) -> None:
             assert result[asked] is None
 
 
+@example({"q": {"a": 0, "b": 1, "c": 0}}, {"q": {"a": 2.0, "b": 1.0}}, 2)  # gain where nothing is relevant
 @scorings(25, deadline=None)
 @given(qrels=QRELS, run=RUNS, level=st.sampled_from([None, 1, 2]))
 def test_every_measure_of_trec_eval_agrees(qrels: Qrels, run: Run, level: int | None) -> None:
