@@ -100,7 +100,16 @@ def import_table(file: str, names: tuple[str, ...], scores: tuple[str, ...], **g
     from kbeval.systems.tables import parse_map, read_table
 
     wanted = [part.strip() for text in scores for part in text.split(",") if part.strip()]
-    runs = read_table(Path(file), given["run_id"], given["suite"], parse_map(names), wanted, given["order"])
+    # What is left out must be there as a field.
+    runs = read_table(
+        Path(file),
+        given["run_id"],
+        given["suite"],
+        parse_map(names),
+        wanted,
+        given["order"],
+        as_text=not given["drop"],
+    )
     return _finish(runs, file, given)
 
 

@@ -38,6 +38,7 @@ RETRIEVED = (
     ),
     *("hits", "contexts", "context", "chunks", "documents", "passages", "sources"),
 )
+_NO_HITS = '"hits_top_k": []'
 # Beyond it, nothing can be done with a number.
 LARGEST = 1e300
 _TEXT = ("text", "content", "page_content", "chunk", "passage", "snippet")
@@ -145,6 +146,8 @@ class ToolRun:
     # In which direction scores improve, where the file shows it.
     directions: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    # Hits that are JSON already, by query; the row has an empty list in their place.
+    hit_texts: dict[str, str] = field(default_factory=dict)
 
     def add(
         self,
@@ -181,9 +184,11 @@ class ToolRun:
         for query_id, row in self.rows.items():
             scores = {names[name]: value for name, value in self.scores.get(query_id, {}).items()}
             try:
-                rows.append(
-                    (query_id, written({"query_id": query_id, **row, **({"scores": scores} if scores else {})}))
-                )
+                text = written({"query_id": query_id, **row, **({"scores": scores} if scores else {})})
+                if query_id in self.hit_texts:
+                    # Not in any text: quotation marks in those are escaped.
+                    text = text.replace(_NO_HITS, f'"hits_top_k": [{self.hit_texts[query_id]}]', 1)
+                rows.append((query_id, text))
             except ValueError as error:
                 faults.append(f"query {query_id!r}: {error}")
         if faults:
