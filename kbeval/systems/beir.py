@@ -187,5 +187,5 @@ def _json_run(path: Path) -> dict[str, list[dict[str, Any]]]:
                 msg = f"{path}: {passage!r:.60} of query {query_id!r:.60} is not the id of a passage"
                 raise KbevalError(msg)
         hits = [{"chunk_id": passage, "doc_id": passage, "score": score} for passage, score in of_query.items()]
-        rows[query_id] = by_score(hits, "", [])
+        rows[query_id] = by_score(hits, None, [])
     return rows

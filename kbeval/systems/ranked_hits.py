@@ -19,7 +19,7 @@ def single(scores: Sequence[float]) -> list[float]:
     return found
 
 
-def by_score(hits: Sequence[Hit], given: str, faults: list[str]) -> list[Hit]:
+def by_score(hits: Sequence[Hit], given: str | None, faults: list[str]) -> list[Hit]:
     """The hits of one query with ranks from their scores. A rank that differs stays in the hit, under the name `given`.
 
     A hit without an id or a score, and one that is there twice, are faults.
@@ -42,6 +42,6 @@ def by_score(hits: Sequence[Hit], given: str, faults: list[str]) -> list[Hit]:
     found = []
     for rank, (_, _, place) in enumerate(order, start=1):
         hit = hits[place]
-        kept = {given: hit["rank"]} if hit.get("rank") not in (None, rank) else {}
+        kept = {given: hit["rank"]} if given is not None and hit.get("rank") not in (None, rank) else {}
         found.append({"rank": rank, **{name: value for name, value in hit.items() if name != "rank"}, **kept})
     return found

@@ -222,7 +222,9 @@ class _Table:
         else:
             found = None
         if found and self._order == BY_SCORE and not faults:
-            found = by_score(found, "table_rank", faults)
+            # Without ranks in the table, those in the hits are their places.
+            is_ranked = any(isinstance(hit, Mapping) and "rank" in hit for hit in hits)
+            found = by_score(found, "table_rank" if is_ranked else None, faults)
         self._add_row(run, query_id, first, of_query, found, faults)
 
     def _add_row(  # noqa: PLR0913, PLR0917  (what a row is made of)
