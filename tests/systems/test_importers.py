@@ -477,7 +477,7 @@ def test_a_beir_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert run(command) == 0
     assert Path(db).read_bytes() == before
     said = capsys.readouterr().err
-    assert "1 query without judgements left out" in said
+    assert "left out: 1 query without judgements" in said
     entries = kbeval.load_golden(golden).entries
     assert [entry["expected_chunk_ids"] for entry in entries] == [["p1"], ["p2"]]
     assert entries[0]["relevance"] == {"p1": 2, "p3": 0}
