@@ -160,14 +160,17 @@ def _from_table(source: Any, wanted: Sequence[str], what: str) -> pl.DataFrame: 
             if hasattr(source, "__arrow_c_stream__"):
                 source = pl.DataFrame(source)
             elif hasattr(source, "__dataframe__"):
-                source = pl.from_dataframe(source)
+                # Polars itself reads the Arrow C stream alone.
+                from pyarrow.interchange import from_dataframe
+
+                source = pl.DataFrame(from_dataframe(source))
             else:
                 msg = (
                     f"{what} is {type(source).__name__}; pass a table (Polars, pandas, Arrow), a dictionary"
                     " {query: {document: number}}, or the path of a TREC file"
                 )
                 raise UsageError(msg)
-        except (TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        except (TypeError, ValueError, AttributeError, RuntimeError, pl.exceptions.PolarsError) as error:
             msg = f"{what} cannot be read as a table: {str(error).splitlines()[0]}"
             raise UsageError(msg) from error
     frame: pl.DataFrame = source

@@ -41,6 +41,22 @@ class OnlyStream:
         return self._frame.__arrow_c_stream__(requested_schema)
 
 
+class OnlyInterchange:
+    """A table that knows the dataframe interchange protocol and nothing else."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._table = frame.to_arrow().cast(
+            pa.schema([(name, self._plain(kind)) for name, kind in frame.schema.items()])
+        )
+
+    @staticmethod
+    def _plain(kind: pl.DataType) -> pa.DataType:
+        return pa.string() if kind == pl.String else pa.float64() if kind.is_float() else pa.int64()
+
+    def __dataframe__(self, *, nan_as_null: bool = False, allow_copy: bool = True) -> object:
+        return self._table.__dataframe__(nan_as_null, allow_copy)
+
+
 def test_every_kind_of_input_gives_the_same_numbers(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     run, qrels = table(RUN, "score"), table(QRELS, "relevance")
@@ -53,6 +69,7 @@ def test_every_kind_of_input_gives_the_same_numbers(tmp_path: Path) -> None:
         (run.lazy(), qrels.rename({"relevance": "grade"})),
         (run.to_arrow(), qrels.to_arrow()),
         (pa.RecordBatchReader.from_stream(run), OnlyStream(qrels)),
+        (OnlyInterchange(run), OnlyInterchange(qrels)),
         (pandas.DataFrame(run.to_dicts()), pandas.DataFrame(qrels.to_dicts())),
         (run.rename({"query_id": "qid", "doc_id": "docno"}), qrels.rename({"query_id": "qid", "doc_id": "docid"})),
         (run.with_columns(pl.col("query_id").cast(pl.Categorical)), qrels),
