@@ -18,5 +18,5 @@ def order_option(default: str, ranks: str = "the rank column") -> Callable[[Comm
         default=default,
         show_default=True,
         help="what decides a ranking. score: as trec_eval has it, by score in single precision, then by document id,"
-        f" both descending; a document that one query has twice is refused. rank: {ranks}",
+        f" both descending; a document that occurs twice for one query is rejected. rank: {ranks}",
     )
