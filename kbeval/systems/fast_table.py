@@ -7,7 +7,6 @@ wrong. A test compares what both store, byte for byte.
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from kbeval.systems.json_columns import OddError, need, objects, piece
 from kbeval.systems.tool_files import MOST_ROWS, delimiter_of
 
 _IDS = ("chunk_id", "doc_id")
@@ -26,17 +26,10 @@ _TEXTS = ("doc_path", "chunker_version", "text", "snippet")
 # Columns of hits whose values have a form of their own.
 _STRUCTURED = ("token_count", "source_spans", "citation")
 _LARGEST = 1e300
-# As JSON escapes them; other control characters are left to the slow way.
-_ESCAPES = (("\\", "\\\\"), ('"', '\\"'), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"), ("\b", "\\b"), ("\f", "\\f"))
-_SPECIAL, _ODD = r'["\\\x00-\x1f]', r"[\x00-\x07\x0b\x0e-\x1f]"
 # Text that looks like JSON is not an id.
 _CONTAINER = r'^(\{"|\["|\[\[|\[\{|\{\}|\[\])'
 _RUN, _QUERY, _RANK, _HIT = "kbeval run", "kbeval query", "kbeval rank", "kbeval hit"
 _GROUP = [_RUN, _QUERY]
-
-
-class _OddError(Exception):
-    """Something that each row must be looked at for."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +51,7 @@ def read_columns(path: Path) -> pl.DataFrame | None:
         if ending in (".csv", ".tsv"):
             return _csv(path.read_bytes(), "\t" if ending == ".tsv" else ",")
         return _parquet(path) if ending == ".parquet" else None
-    except (_OddError, OSError, pa.ArrowException, pl.exceptions.PolarsError, ValueError):
+    except (OddError, OSError, pa.ArrowException, pl.exceptions.PolarsError, ValueError):
         return None
 
 
@@ -66,10 +59,10 @@ def _csv(data: bytes, usual: str) -> pl.DataFrame:
     data = data.removeprefix(b"\xef\xbb\xbf")
     header, _, rest = data.partition(b"\n")
     first = header.removesuffix(b"\r").decode()
-    _need(b"\0" not in data and '"' not in first and data.count(b"\r") == data.count(b"\r\n"))
+    need(b"\0" not in data and '"' not in first and data.count(b"\r") == data.count(b"\r\n"))
     delimiter = delimiter_of(first, usual)
     names = next(csv.reader([first], delimiter=delimiter), [])
-    _need(len(names) > 1 and all(names) and len(set(names)) == len(names) and _quotes_are_sound(rest, delimiter))
+    need(len(names) > 1 and all(names) and len(set(names)) == len(names) and _quotes_are_sound(rest, delimiter))
     table = pyarrow.csv.read_csv(
         pa.BufferReader(rest),
         read_options=pyarrow.csv.ReadOptions(column_names=names, block_size=8 << 20),
@@ -100,11 +93,11 @@ def _quotes_are_sound(data: bytes, delimiter: str) -> bool:
 
 def _parquet(path: Path) -> pl.DataFrame:
     with pq.ParquetFile(path, memory_map=False) as file:
-        _need(file.metadata.num_rows <= MOST_ROWS)
+        need(file.metadata.num_rows <= MOST_ROWS)
         frame = _frame(file.read())
     for name, kind in frame.schema.items():
-        _need(kind in (pl.String, pl.Boolean, pl.Null) or kind.is_integer() or kind in (pl.Float32, pl.Float64))
-        _need(not kind.is_integer() or kind.to_python() is int)
+        need(kind in (pl.String, pl.Boolean, pl.Null) or kind.is_integer() or kind in (pl.Float32, pl.Float64))
+        need(not kind.is_integer() or kind.to_python() is int)
         if kind.is_float():
             whole = pl.col(name).cast(pl.Float64)
             frame = frame.with_columns(pl.when(whole.is_finite()).then(whole).alias(name))
@@ -112,15 +105,10 @@ def _parquet(path: Path) -> pl.DataFrame:
 
 
 def _frame(table: pa.Table) -> pl.DataFrame:
-    _need(table.num_rows > 0 and len(set(table.column_names)) == len(table.column_names))
+    need(table.num_rows > 0 and len(set(table.column_names)) == len(table.column_names))
     found = pl.from_arrow(table)
-    _need(isinstance(found, pl.DataFrame))
+    need(isinstance(found, pl.DataFrame))
     return found  # type: ignore[return-value]
-
-
-def _need(is_so: object) -> None:
-    if not is_so:
-        raise _OddError
 
 
 def read_queries(
@@ -132,7 +120,7 @@ def read_queries(
     """
     try:
         return list(_queries(frame, run_id, usual_id, of_query, by_score=by_score))
-    except (_OddError, pl.exceptions.PolarsError):
+    except (OddError, pl.exceptions.PolarsError):
         return None
 
 
@@ -142,7 +130,7 @@ def _queries(
     ours = [name for name in of_query if name in frame.columns]
     names = [name for name in frame.columns if name not in (*of_query, "query_id", "run_id")]
     queries = _ids(frame["query_id"])
-    _need(not queries.null_count())
+    need(not queries.null_count())
     if run_id is None and "run_id" in frame.columns:
         runs = _ids(frame["run_id"]).fill_null(usual_id)
     else:
@@ -154,7 +142,7 @@ def _queries(
     is_hit = pl.any_horizontal(pl.col(name).is_not_null() for name in _IDS if name in names)
     counts = table.select(is_hit.alias("is_hit"), n=pl.len().over(_GROUP))
     # A query for which nothing was found may have one row without a hit.
-    _need(counts.select((pl.col("is_hit") | (pl.col("n") == 1)).all()).item())
+    need(counts.select((pl.col("is_hit") | (pl.col("n") == 1)).all()).item())
     table = _ranked(table.with_columns(counts["is_hit"].alias(_HIT)), by_score=by_score)
     written = _hits(table, names, by_score=by_score)
     grouped = table.with_columns(written.alias(_HIT)).group_by(_GROUP, maintain_order=True)
@@ -164,7 +152,7 @@ def _queries(
         *(pl.col(f"of {name}").drop_nulls().first() for name in ours),
         *(pl.col(f"of {name}").drop_nulls().n_unique().alias(f"n {name}") for name in ours),
     )
-    _need(all((found[f"n {name}"] <= 1).all() for name in ours))
+    need(all((found[f"n {name}"] <= 1).all() for name in ours))
     for row in found.iter_rows(named=True):
         fields = {name: row[f"of {name}"] for name in ours if row[f"of {name}"] is not None}
         yield FastQuery(row[_RUN], row[_QUERY], fields, row[_HIT], row["is unordered"])
@@ -172,9 +160,9 @@ def _queries(
 
 def _ids(values: pl.Series) -> pl.Series:
     """Ids as text; nothing that the slow way would refuse."""
-    _need(values.dtype == pl.String or values.dtype.is_integer() or values.dtype == pl.Null)
+    need(values.dtype == pl.String or values.dtype.is_integer() or values.dtype == pl.Null)
     found = values.cast(pl.String)
-    _need(not found.str.contains(r"^$|\x00").any() and not found.str.contains(_CONTAINER).any())
+    need(not found.str.contains(r"^$|\x00").any() and not found.str.contains(_CONTAINER).any())
     return found
 
 
@@ -183,23 +171,23 @@ def _checked(values: pl.Series) -> pl.Series:
     name, kind = values.name, values.dtype
     if values.null_count() == len(values):
         return values.cast(pl.String)
-    _need(name not in _STRUCTURED)
+    need(name not in _STRUCTURED)
     if name in _IDS:
         return _ids(values)
     if name in _TEXTS:
-        _need(kind == pl.String)
+        need(kind == pl.String)
     if name == "rank":
         if kind == pl.String:
-            _need(values.str.contains(r"^[1-9][0-9]{0,14}$").all())
+            need(values.str.contains(r"^[1-9][0-9]{0,14}$").all())
             values = values.cast(pl.Int64)
-        _need(values.dtype.is_integer() and (values.drop_nulls() >= 1).all() and (values.drop_nulls() < 2**62).all())
+        need(values.dtype.is_integer() and (values.drop_nulls() >= 1).all() and (values.drop_nulls() < 2**62).all())
         return values.cast(pl.Int64)
     if name == "score":
         found = values.cast(pl.Float64, strict=False)
-        _need(kind != pl.Boolean and found.null_count() == values.null_count())
-        _need(not values.dtype.is_integer() or (values.drop_nulls().abs() < 2**53).all())
+        need(kind != pl.Boolean and found.null_count() == values.null_count())
+        need(not values.dtype.is_integer() or (values.drop_nulls().abs() < 2**53).all())
         numbers = found.drop_nulls()
-        _need(numbers.is_finite().all() and (numbers.abs() < _LARGEST).all())
+        need(numbers.is_finite().all() and (numbers.abs() < _LARGEST).all())
         return found if kind == pl.String else values
     return values
 
@@ -208,13 +196,13 @@ def _ranked(table: pl.DataFrame, *, by_score: bool) -> pl.DataFrame:
     """With the rank of each hit: as it is given, its place, or by its score."""
     hits = table.filter(pl.col(_HIT))
     has_rank = "rank" in table.columns and bool(hits["rank"].count())
-    _need(not has_rank or not hits["rank"].null_count())
+    need(not has_rank or not hits["rank"].null_count())
     place = pl.int_range(1, pl.len() + 1).over(_GROUP).alias(_RANK)
     if not by_score:
         return table.with_columns(pl.col("rank").alias(_RANK) if has_rank else place)
-    _need("score" in table.columns and not hits["score"].null_count() and hits["score"].dtype.is_numeric())
+    need("score" in table.columns and not hits["score"].null_count() and hits["score"].dtype.is_numeric())
     names = pl.coalesce(pl.col(name) for name in _IDS if name in table.columns).alias("kbeval name")
-    _need(not hits.select(*_GROUP, names).is_duplicated().any())
+    need(not hits.select(*_GROUP, names).is_duplicated().any())
     number = pl.int_range(pl.len()).alias("kbeval number")
     first = pl.col("kbeval number").min().over(_GROUP).alias("kbeval first")
     single = (pl.col("score").cast(pl.Float64).cast(pl.Float32) + pl.lit(0.0, pl.Float32)).alias("kbeval score")
@@ -240,49 +228,14 @@ def _hits(table: pl.DataFrame, names: Sequence[str], *, by_score: bool) -> pl.Se
     """The JSON of each hit, as `json.dumps` writes it; null for a row without one."""
     has_rank = "rank" in names and bool(table["rank"].count())
     # By score, or without ranks, the rank is put first.
-    pieces = [] if has_rank and not by_score else [_piece("rank", table[_RANK])]
+    pieces = [] if has_rank and not by_score else [piece("rank", table[_RANK])]
     for name in names:
         values = table[name]
         if values.null_count() == len(values) or (name == "rank" and by_score):
             continue
-        pieces.append(_piece(name, values))
+        pieces.append(piece(name, values))
     if has_rank and by_score:
         differs = table["rank"] != table[_RANK]
         given = table.select(pl.when(differs).then(pl.col("rank"))).to_series()
-        pieces.append(_piece("table_rank", given))
-    parts = pl.DataFrame(pieces)
-    texts = parts.select(pl.concat_str(pl.all(), separator=", ", ignore_nulls=True)).to_series()
-    return pl.select(pl.when(table[_HIT]).then("{" + texts + "}")).to_series()
-
-
-def _piece(name: str, values: pl.Series) -> pl.Series:
-    """`"name": value` in JSON; null where there is no value."""
-    if values.dtype == pl.String:
-        found = '"' + _escaped(values) + '"'
-    elif values.dtype.is_float():
-        found = _floats(values)
-    else:
-        found = values.cast(pl.String)
-    return (f"{json.dumps(name, ensure_ascii=False)}: " + found).alias(name)
-
-
-def _escaped(values: pl.Series) -> pl.Series:
-    if not values.str.contains(_SPECIAL).any():
-        return values
-    _need(not values.str.contains(_ODD).any())
-    for character, escape in _ESCAPES:
-        values = values.str.replace_all(character, escape, literal=True)
-    return values
-
-
-def _floats(values: pl.Series) -> pl.Series:
-    """As Python writes them: very large and very small ones with another exponent than the engine's."""
-    size = values.abs()
-    is_plain = ((size >= 1e-3) & (size < 1e15)) | (size == 0)
-    texts = values.cast(pl.String)
-    odd = values.filter(~is_plain.fill_null(value=True)).unique()
-    if not len(odd):
-        return texts
-    written = pl.DataFrame({"value": odd, "text": [repr(float(value)) for value in odd]})
-    joined = pl.DataFrame({"value": values}).join(written, on="value", how="left", maintain_order="left")
-    return pl.select(pl.coalesce(joined["text"], texts)).to_series()
+        pieces.append(piece("table_rank", given))
+    return pl.select(pl.when(table[_HIT]).then(objects(pieces))).to_series()

@@ -23,6 +23,7 @@ from kbeval.storage.options import ReadOptions
 from kbeval.storage.runs import find_run
 from kbeval.storage.source import open_source
 from kbeval.systems import ImportedRun
+from kbeval.systems.json_columns import OddError, need, objects, piece
 from kbeval.systems.json_lines import ImportFaultError, id_of, read_text, written
 from kbeval.util.text import counted, cut
 
@@ -42,15 +43,42 @@ def read_rows(path: Path, order: str = BY_SCORE) -> RunFileRows:
 
     Where the file says something else (a rank, a second column that is not Q0, several tags), the hits keep it.
     """
+    return _rows(path, *_ranked(path, order))
+
+
+def _ranked(path: Path, order: str) -> tuple[pl.DataFrame, str | None]:
+    """The lines of a run file, the best of each query first, with `place`, their rank; and the tag of the first."""
     lines = read_trec_lines(path, order)
     refuse_repeats(lines.select(pl.col("query").alias(QUERY), pl.col("document").alias(DOC)), str(path))
     tag = lines["tag"][0] if lines.height else None
     if order == BY_RANK:
-        ranked = lines.sort("query", "place")
-    else:
-        score = pl.col("score").cast(pl.Float32) + pl.lit(0.0, pl.Float32)
-        ranked = lines.sort("query", score, "document", descending=[False, True, True])
-        ranked = ranked.with_columns(pl.int_range(1, pl.len() + 1).over("query").alias("place"))
+        return lines.sort("query", "place"), tag
+    score = pl.col("score").cast(pl.Float32) + pl.lit(0.0, pl.Float32)
+    ranked = lines.sort("query", score, "document", descending=[False, True, True])
+    return ranked.with_columns(pl.int_range(1, pl.len() + 1).over("query").alias("place")), tag
+
+
+def _texts(ranked: pl.DataFrame, tag: str | None) -> list[tuple[str, str]] | None:
+    """The rows as JSON, from columns; None if something in them must be looked at."""
+    try:
+        need(ranked["score"].is_finite().all() and not ranked["query"].str.contains("\0", literal=True).any())
+        given = {
+            "trec_rank": pl.when(pl.col("rank") != pl.col("place").cast(pl.String)).then(pl.col("rank")),
+            "trec_iter": pl.when(pl.col("Q0") != "Q0").then(pl.col("Q0")),
+            "trec_tag": pl.when(pl.col("tag") != pl.lit(tag)).then(pl.col("tag")),
+        }
+        more = ranked.select(value.alias(name) for name, value in given.items())
+        doc = ranked["document"]
+        pieces = [piece("rank", ranked["place"]), piece("chunk_id", doc), piece("doc_id", doc)]
+        pieces += [piece("score", ranked["score"]), *(piece(name, more[name]) for name in given)]
+        hits = pl.DataFrame({"query": ranked["query"], "hits": objects(pieces)})
+    except OddError:
+        return None
+    rows = hits.group_by("query", maintain_order=True).agg(pl.col("hits").str.join(", "))
+    return [(query, f'{{"query_id": {written(query)}, "hits_top_k": [{text}]}}') for query, text in rows.iter_rows()]
+
+
+def _rows(path: Path, ranked: pl.DataFrame, tag: str | None) -> RunFileRows:
     rows: dict[str, list[dict[str, Any]]] = {}
     faults = []
     for query, second, doc, rank, score, own_tag, place in ranked.iter_rows():
@@ -77,10 +105,13 @@ def read_run_file(path: Path, run_id: str | None = None, suite: str = SYSTEM, or
     if id_of(name) is None:
         msg = f"{name!r} cannot be the id of a run; use --run-id"
         raise UsageError(msg)
-    found = read_rows(path, order)
+    ranked, tag = _ranked(path, order)
+    texts = _texts(ranked, tag)
+    if texts is None:
+        found = _rows(path, ranked, tag)
+        texts = [(query, written({"query_id": query, "hits_top_k": hits})) for query, hits in found.rows.items()]
     moment = datetime.fromtimestamp(path.stat().st_mtime, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    texts = [(query, written({"query_id": query, "hits_top_k": hits})) for query, hits in found.rows.items()]
-    config: dict[str, Any] = {} if found.tag is None else {"trec_tag": found.tag}
+    config: dict[str, Any] = {} if tag is None else {"trec_tag": tag}
     warnings = [] if texts else [f"{path} contains no results"]
     return ImportedRun(name, suite, SYSTEM, config, texts, moment, warnings)
 

@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 
 import kbeval
+from kbeval.frames import trec_files
 from kbeval.golden import load_golden
+from kbeval.systems import trec
+from kbeval.systems.trec import read_run_file
 from tests.cli.test_cli import call, refused
 
 pytrec_eval = pytest.importorskip("pytrec_eval")
@@ -136,6 +139,36 @@ def test_import_score_and_export(files: Path, capsys: pytest.CaptureFixture[str]
     Path("bm25.run").write_text(RUN.replace("0.9", "0.8"))
     assert "use --replace" in refused(capsys, "import", "trec", "bm25.run", "--db", "w.db")
     assert "replaced bm25" in call(capsys, "import", "trec", "bm25.run", "--db", "w.db", "--replace")[2]
+
+
+def test_a_run_file_is_stored_the_same_whichever_way_it_is_read(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once as columns, or line by line with an object for each hit: the same bytes."""
+    source = random.Random(5)
+    scores = ("0.5", "1e-5", "1e22", "-0.0", "3", "0.30000000000000004", "1e-320", "+.5E0", "123456.789")
+    docs = ["d1", "d2", 'a"b', "back\\slash", "ü", "😀", "007", "{}", "\x7f", "\x01"]
+    fast = 0
+    for number in range(40):
+        between = source.choice((" ", " ", "\t", "  "))
+        rows = []
+        for query in ("q1", "q2", 'q"3'):
+            for place, doc in enumerate(
+                source.sample(docs if number % 2 else docs[:8], 6), start=source.choice((0, 1))
+            ):
+                tag, second = source.choice(("t", "t", "u")), source.choice(("Q0", "Q0", "0"))
+                rows.append([query, second, doc, str(place), source.choice(scores), tag])
+        if number % 3 == 0:
+            source.shuffle(rows)
+        (files / "x.run").write_text("\n".join(map(between.join, rows)))
+        for order in ("score", "rank"):
+            if order == "rank" and len({row[3] for row in rows}) > 6:
+                continue
+            found = read_run_file(files / "x.run", order=order)
+            fast += trec._texts(*trec._ranked(files / "x.run", order)) is not None
+            with monkeypatch.context() as slowly:
+                slowly.setattr(trec, "_texts", lambda *_: None)
+                slowly.setattr(trec_files, "_texts_fast", lambda _: None)
+                assert read_run_file(files / "x.run", order=order) == found, (number, order)
+    assert fast > 20
 
 
 def test_compare_of_evaluate_is_kbeval_compare(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
