@@ -84,7 +84,8 @@ DOCUMENTS = {
     "orders": ["A parcel service delivers every order; the carrier is named in the mail.",
                "Track an order with the link in the mail.",
                "You can return an item for a refund within thirty days."],
-    "jobs": ["We are looking for people in our office, for an account manager among others."],
+    "jobs": ["We are looking for people in our office, for an account manager among others.",
+             "How long is too long for an answer after an application? Ask the account manager."],
 }
 
 

@@ -92,6 +92,9 @@ def _expression(metric: Metric, name: Name) -> str:
     value = f"CAST((\n{sql}\n) AS DOUBLE)"
     if metric.better == NEITHER:
         return value
+    # Grades count whatever the least relevant one is, so there may be gain where nothing is relevant.
+    if metric.name == "ndcg_at_k":
+        return f"COALESCE({value}, 0)"
     # A query that a metric does not apply to, because nothing is relevant, counts as 0, as in trec_eval.
     return f"CASE WHEN MAX(CASE WHEN {metric.where} THEN 1 ELSE 0 END) = 1 THEN {value} ELSE 0 END"
 

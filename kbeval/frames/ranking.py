@@ -1,14 +1,15 @@
 """Ranks of judged documents, by the rules of trec_eval, and what precedes each: the relation `label_finds`.
 
-A ranking is ordered by score in single precision, descending, then by the bytes of the document id, also descending.
-Only judged documents need a rank, so a ranking is never sorted by its ids: scores are sorted as integers, judged
-documents are located among them, and ids are compared only where scores are equal. All queries are processed together,
-as arrays; `sql/matching/label_finds.sql` defines the columns, and a test compares the two.
+A ranking is ordered by score in single precision, highest first, then by document id in the order of its bytes, last
+first; or, if the run has a column `rank` in place of scores, by that. Only judged documents need a rank, so a ranking
+is never sorted by its ids: scores are sorted as whole numbers, a judged document finds its place among them, and ids
+are compared only where scores are equal. All queries go through together, as arrays; `sql/matching/label_finds.sql`
+says what the columns mean, and a test compares the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from kbeval.errors import UsageError
+from kbeval.frames.doubts import document_doubts, query_doubts
 from kbeval.util.text import cut
 
-QUERY, DOC, SCORE, GRADE = "query_id", "doc_id", "score", "grade"
+QUERY, DOC, SCORE, GRADE, RANK = "query_id", "doc_id", "score", "grade", "rank"
+# What decides a ranking: scores, as trec_eval has it, or the ranks that are given.
+BY_SCORE, BY_RANK = "score", "rank"
+ORDERS = (BY_SCORE, BY_RANK)
 Ints = NDArray[np.int64]
 # Spreads the numbers of queries over all bits of a hash.
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -40,6 +45,8 @@ class Judged:
     # How many queries the run has, and how many of those have judgements.
     n_in_run: int
     n_common: int
+    # What makes the numbers untrustworthy: ids that are nearly, but not quite, equal.
+    doubts: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,7 @@ def judge(  # noqa: PLR0913  (what to judge, and how)
     complete: bool = False,
     sources: tuple[str, str] = ("the run", "the qrels"),
 ) -> Judged:
-    """Find the rank of every judged document.
+    """Find the rank of every judged document. A run with a column `rank` has its ranks already.
 
     `level`: the lowest grade that counts as relevant; None: any above 0. `empty`: queries of the run without documents.
     `complete`: also evaluate the queries of the qrels that the run does not have. A negative grade means "not judged".
@@ -78,7 +85,7 @@ def judge(  # noqa: PLR0913  (what to judge, and how)
                 (qrels, labels, label_hash, sources[1]),
             )
         ]
-        found = _judge(run, qrels, hits, labels, hit_hash, label_hash, level, empty, complete=complete)
+        found = _judge(run, qrels, hits, labels, hit_hash, label_hash, level, empty, complete=complete, sources=sources)
         for check in checks:
             check.result()
     return found
@@ -95,6 +102,7 @@ def _judge(  # noqa: PLR0913, PLR0917  (both sides, and how)
     empty: Collection[str],
     *,
     complete: bool,
+    sources: tuple[str, str],
 ) -> Judged:
     n_hits = np.bincount(hits.codes, minlength=len(hits.names))
     # The queries in the order of their ids, and the numbers that each has on both sides.
@@ -116,15 +124,26 @@ def _judge(  # noqa: PLR0913, PLR0917  (both sides, and how)
     result, grade = result_of_label[labels.codes[kept]], grades[kept]
     rank = np.zeros(len(kept), dtype=np.int64)
     hit_results = result_of_hit[hits.codes]
-    row, place = _same_documents(run[DOC], hit_results, hit_hash, qrels[DOC].gather(kept), result, label_hash[kept])
-    rank[place] = _ranks(run, hit_results, row)
+    judged = qrels[DOC].gather(kept)
+    row, place = _same_documents(run[DOC], hit_results, hit_hash, judged, result, label_hash[kept])
+    rank[place] = run[RANK].to_numpy()[row] if RANK in run.columns else _ranks(run, hit_results, row)
     is_relevant = grade > 0 if level is None else grade >= level
     counted = np.bincount(result[is_relevant], minlength=len(chosen))
     queries = pl.DataFrame(
         {"result_no": numbers, "n_hits": chosen["n_hits"].fill_null(0).cast(pl.Int64), "n_relevant": counted}
     )
     finds = _label_finds(len(chosen), result, grade, is_relevant, rank)
-    return Judged(chosen[QUERY], queries, finds, len(hits.names) + len(empty), n_common)
+    doubts = [] if n_common == len(hits.names) else query_doubts(hits.names, labels.names, sources)
+    doubts += document_doubts(
+        docs=run[DOC],
+        results=hit_results,
+        found_rows=row,
+        judged=judged,
+        judged_results=result,
+        ranks=rank,
+        sources=sources,
+    )
+    return Judged(chosen[QUERY], queries, finds, len(hits.names) + len(empty), n_common, doubts)
 
 
 def _coded(queries: pl.Series) -> _Coded:
@@ -166,6 +185,22 @@ def refuse_repeats(frame: pl.DataFrame, what: str) -> None:
     found = frame.group_by(QUERY, DOC).len().filter(pl.col("len") > 1).sort(QUERY, DOC).head(1)
     for query, doc, count in found.iter_rows():
         msg = f"{what} contains document {cut(doc, 60)!r} {count} times for query {cut(query, 60)!r}; keep one"
+        raise UsageError(msg)
+
+
+def numbered_from_one(run: pl.DataFrame, what: str) -> pl.DataFrame:
+    """A run whose ranks count from 1: if any is 0, each is one higher. Refuses ranks that one query has twice."""
+    _refuse_equal_ranks(run, what)
+    return run.with_columns(pl.col(RANK) + 1) if run.height and run[RANK].min() == 0 else run
+
+
+def _refuse_equal_ranks(run: pl.DataFrame, what: str) -> None:
+    """Refuse a rank that one query has more than once: it does not say which document comes first."""
+    if not run.select(QUERY, RANK).is_duplicated().any():
+        return
+    found = run.group_by(QUERY, RANK).len().filter(pl.col("len") > 1).sort(QUERY, RANK).head(1)
+    for query, rank, count in found.iter_rows():
+        msg = f"{what} has rank {rank} {count} times for query {cut(query, 60)!r}; number its documents, or go by score"
         raise UsageError(msg)
 
 

@@ -107,6 +107,8 @@ class TrecResult(NamedTuple):
 
     queries: list[tuple[str, list[tuple[str, str]]]]
     summary: list[tuple[str, str]]
+    # What makes the numbers untrustworthy.
+    doubts: Sequence[str] = ()
 
     def lines(self, *, by_query: bool, summary: bool = True) -> Iterator[str]:
         """In the form of trec_eval: measure, query or `all`, value."""
@@ -129,7 +131,8 @@ def evaluate_trec(  # noqa: PLR0913  (what to evaluate, and how)
     """Compute measures of one run. Raises UsageError if it shares no query with the judgements."""
     judged = judge(run.frame, qrels, level=level, complete=complete, sources=sources)
     if not judged.n_common:
-        msg = f"no query of {sources[0]} has judgements in {sources[1]}; do the two belong together?"
+        why = "".join(f" ({doubt})" for doubt in judged.doubts[:1])
+        msg = f"no query of {sources[0]} has judgements in {sources[1]}; do the two belong together?{why}"
         raise UsageError(msg)
     names = [measure.name for measure in measures if measure.name is not None]
     values = Kernel(names).values(judged) if names else judged.query_ids.to_frame(QUERY)
@@ -155,7 +158,7 @@ def evaluate_trec(  # noqa: PLR0913  (what to evaluate, and how)
                 if measure.printed not in ("runid", "num_q")
             ]
             found.append((row[QUERY], cells))
-    return TrecResult(found, summary)
+    return TrecResult(found, summary, judged.doubts)
 
 
 def _shown(value: float | None) -> str:

@@ -58,6 +58,11 @@ CLASSICS = {
     "bpref": "Bpref",
     "rbp": "RBP(p=0.8)",
 }
+# Names that are easily taken for each other: what to say about the one where the other is explained.
+LOOK_ALIKES = {
+    "recall_at_k_doc": "R@k and chunk_recall@k, which count chunks (recall_at_k_chunk)",
+    "recall_at_k_chunk": "recall@k, which counts documents (recall_at_k_doc)",
+}
 _CLASSIC_HEADS = {
     **{written.partition("(")[0].lower(): metric for metric, written in CLASSICS.items()},
     **{metric.removesuffix("_at_k"): metric for metric in CLASSICS},

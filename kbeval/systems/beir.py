@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from kbeval.errors import KbevalError, UsageError
+from kbeval.frames.ranking import BY_RANK, BY_SCORE
 from kbeval.systems.json_lines import ImportFaultError, id_of, objects, read_text
 from kbeval.systems.knowledge import Knowledge
+from kbeval.systems.ranked_hits import by_score
 from kbeval.systems.tool_files import read_json, written_at
-from kbeval.systems.tool_rows import ToolRun, safe_part
+from kbeval.systems.tool_rows import LARGEST, ToolRun, safe_part
+from kbeval.systems.trec import read_rows
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 CHUNKER = "beir"
@@ -149,52 +152,40 @@ def _checked(path: Path, needs: tuple[str, ...]) -> Iterator[tuple[int, dict[str
 # --- runs --------------------------------------------------------------------------------------------------
 
 
-def read_run(path: Path, run_id: str | None = None, suite: str = "beir") -> ToolRun:
-    """One ranking per query: `{query: {passage: score}}` in JSON, or a TREC run file. Sorted as by trec_eval."""
-    scores = _json_run(path) if path.suffix.lower() == ".json" else _trec_run(path)
+def read_run(path: Path, run_id: str | None = None, suite: str = "beir", order: str = BY_SCORE) -> ToolRun:
+    """A ranking per query: `{query: {passage: score}}` in JSON, or a run file of TREC, by score or by rank."""
     run = ToolRun("beir", run_id or safe_part(path.stem), suite, written_at(path), {"chunker_version": CHUNKER})
-    for query_id, of_query in scores.items():
-        # By score, then by id, both descending.
-        ranking = sorted(of_query.items(), key=lambda pair: (pair[1], pair[0]), reverse=True)
-        hits = [
-            {"rank": rank, "chunk_id": passage, "doc_id": passage, "score": score}
-            for rank, (passage, score) in enumerate(ranking, start=1)
-        ]
+    if path.suffix.lower() != ".json":
+        found = read_rows(path, order)
+        run.config |= {} if found.tag is None else {"trec_tag": found.tag}
+        rows = found.rows
+    elif order == BY_RANK:
+        msg = f"{path} has scores and no ranks; a JSON object is ordered by score"
+        raise UsageError(msg)
+    else:
+        rows = _json_run(path)
+    for query_id, hits in rows.items():
         run.add(query_id, {"hits_top_k": hits, "answer": None})
     return run
 
 
-def _json_run(path: Path) -> dict[str, dict[str, float]]:
+def _json_run(path: Path) -> dict[str, list[dict[str, Any]]]:
     found = read_json(path)
     if not isinstance(found, dict) or not all(isinstance(of_query, dict) for of_query in found.values()):
         msg = f"{path}: is not an object of the form {{query: {{passage: score}}}}"
         raise KbevalError(msg)
+    rows = {}
     for query_id, of_query in found.items():
+        if id_of(query_id) is None:
+            msg = f"{path}: {query_id!r:.60} is not the id of a query"
+            raise KbevalError(msg)
         for passage, score in of_query.items():
-            if isinstance(score, bool) or not isinstance(score, int | float):
-                msg = f"{path}: the score of passage {passage!r} for query {query_id!r} is not a number"
+            if isinstance(score, bool) or not isinstance(score, int | float) or abs(score) >= LARGEST:
+                msg = f"{path}: the score of passage {passage!r:.60} for query {query_id!r:.60} is not a number"
                 raise KbevalError(msg)
-    return found
-
-
-def _trec_run(path: Path) -> dict[str, dict[str, float]]:
-    faults: list[str] = []
-    found: dict[str, dict[str, float]] = {}
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        cells = line.split()
-        if not cells or line.startswith("#"):
-            continue
-        try:
-            query_id, _, passage, _, score, *_ = cells
-            of_query = found.setdefault(query_id, {})
-            if passage in of_query:
-                faults.append(f"line {number}: duplicate passage {passage!r} in the ranking of query {query_id!r}")
-            value = float(score)
-            if not abs(value) < 1e300:
-                faults.append(f"line {number}: the score {score!r:.40} is not a finite number")
-            of_query[passage] = value
-        except ValueError:
-            faults.append(f"line {number}: must be query, Q0, passage, rank, score and the name of the run")
-    if faults:
-        raise ImportFaultError(path, faults, has_rows=bool(found))
-    return found
+            if id_of(passage) is None:
+                msg = f"{path}: {passage!r:.60} of query {query_id!r:.60} is not the id of a passage"
+                raise KbevalError(msg)
+        hits = [{"chunk_id": passage, "doc_id": passage, "score": score} for passage, score in of_query.items()]
+        rows[query_id] = by_score(hits, None, [])
+    return rows

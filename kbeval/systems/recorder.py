@@ -6,6 +6,7 @@ process, leaves the database as it was.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import threading
@@ -23,10 +24,13 @@ from kbeval.systems.json_lines import id_of, written
 from kbeval.systems.row_values import Row, RowFaultError, answer_of, hits_of, number_of, plain, scores_of, tokens_of
 from kbeval.systems.writing import TakenRunError, taken_runs, write_runs
 from kbeval.util.text import counted
+from kbeval.util.times import moment
 
 # The fields of a row that have a meaning here; other fields may have any other name.
 _OWN = ("query_id", "hits_top_k", "kbeval_source")
 _ATTEMPTS = 20
+# Years before have fewer digits, and sort wrongly as text.
+_FIRST_YEAR = 1000
 
 
 def record(  # noqa: PLR0913  (what is known about a run)
@@ -35,16 +39,20 @@ def record(  # noqa: PLR0913  (what is known about a run)
     suite: str = "default",
     config: Mapping[str, Any] | None = None,
     run_id: str | None = None,
-    created_at: datetime | None = None,
+    created_at: datetime | str | None = None,
     commit: str | None = None,
     replace: bool = False,
 ) -> Recorder:
     """Record a run: a context manager with the method `add`. The database is created if it does not exist.
 
-    `config`: the settings of the run; include `chunker_version` if you know it, and anything else that may explain a
-    difference later. `run_id`: the UTC time by default, made unique. `created_at`: now by default. `replace`: overwrite
-    the run if it exists.
+    `config`: what the run was made with; say `chunker_version` if you know it, and anything else that may explain a
+    difference later. `run_id`: the UTC time by default, made unique. `created_at`: a datetime, or text such as
+    2026-03-01T14:00:00Z; now by default. `replace`: overwrite the run if it exists.
     """
+    path: Any = database
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        msg = f"the database is {database!r:.60}; it must be the path of a SQLite file"
+        raise UsageError(msg)
     return Recorder(
         Path(database), suite=suite, config=config, run_id=run_id, created_at=created_at, commit=commit, replace=replace
     )
@@ -60,7 +68,7 @@ class Recorder:
         suite: str,
         config: Mapping[str, Any] | None,
         run_id: str | None,
-        created_at: datetime | None,
+        created_at: datetime | str | None,
         commit: str | None,
         replace: bool,
     ) -> None:
@@ -69,12 +77,15 @@ class Recorder:
         self._suite = _text(suite, "suite")
         self._config = _config(config)
         self._commit = None if commit is None else _text(commit, "commit")
+        if not isinstance(replace, bool):
+            msg = f"replace is {replace!r:.60}; it must be True or False"
+            raise UsageError(msg)
         self._replace = replace
         self._given_id = None if run_id is None else _text(run_id, "run_id")
         if self._given_id is not None and is_reserved(self._given_id):
             msg = f"{run_id!r} is reserved: it refers to the latest run or one before it; choose another run_id"
             raise UsageError(msg)
-        self._moment = (created_at or datetime.now(UTC)).astimezone(UTC)
+        self._moment = datetime.now(UTC) if created_at is None else _moment(created_at)
         self.run_id = self._given_id or self._moment.strftime("%Y%m%d_%H%M%S")
         self._rows: dict[str, str] = {}
         self._scores: dict[str, str] = {}
@@ -200,6 +211,18 @@ def _text(value: object, name: str) -> str:
     found = id_of(value) if isinstance(value, str) else None
     if found is None:
         msg = f"{name} is {value!r:.60}; it must be non-empty text"
+        raise UsageError(msg)
+    return found
+
+
+def _moment(value: object) -> datetime:
+    """When the run was made, in UTC. A datetime without a zone is in local time, a text without one is UTC."""
+    found = moment(value) if isinstance(value, str) else None
+    if isinstance(value, datetime):
+        with contextlib.suppress(OverflowError, ValueError, OSError):
+            found = value.astimezone(UTC)
+    if found is None or found.year < _FIRST_YEAR:
+        msg = f"created_at is {value!r:.60}; it must be a datetime, or text such as 2026-03-01T14:00:00Z"
         raise UsageError(msg)
     return found
 

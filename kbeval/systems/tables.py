@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from kbeval.errors import KbevalError, UsageError
+from kbeval.frames.ranking import BY_RANK, BY_SCORE
 from kbeval.systems.json_lines import id_of
+from kbeval.systems.ranked_hits import by_score
 from kbeval.systems.row_values import answer_of, hits_of
 from kbeval.systems.tool_files import Placed, Record, read_records, written_at
 from kbeval.systems.tool_rows import ToolRun, hits_in, row_from, safe_part
@@ -61,24 +63,31 @@ def parse_map(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def read_table(
+def read_table(  # noqa: PLR0913, PLR0917  (a file, and how to read it)
     path: Path,
     run_id: str | None = None,
     suite: str = "table",
     names: Mapping[str, str] | None = None,
     scores: Sequence[str] = (),
+    order: str = BY_RANK,
+    *,
+    as_text: bool = False,
 ) -> list[ToolRun]:
     """Read a table as a run or, if it has a column run_id, as one run per value. `names`: our columns by theirs.
 
-    `scores`: columns whose numbers become metrics.
+    `scores`: columns whose numbers become metrics. `order`: what decides a ranking, the column rank (without one the
+    order in the file), or the scores, as trec_eval has it. `as_text`: the hits of rows may be JSON already, which takes
+    a tenth of the time for large tables.
     """
-    return _Table(path, run_id, suite, names or {}, scores).read()
+    table = _Table(path, run_id, suite, names or {}, scores, order)
+    return (table.read_fast() if as_text else None) or table.read()
 
 
 class _Table:
-    def __init__(
-        self, path: Path, run_id: str | None, suite: str, names: Mapping[str, str], scores: Sequence[str]
+    def __init__(  # noqa: PLR0913, PLR0917  (as read_table)
+        self, path: Path, run_id: str | None, suite: str, names: Mapping[str, str], scores: Sequence[str], order: str
     ) -> None:
+        self._order = order
         self._path, self._suite, self._names, self._scores = path, suite, names, scores
         self._run_id = run_id or safe_part(path.stem)
         self._given_id = run_id
@@ -88,6 +97,40 @@ class _Table:
             msg = f"{self._path} contains no rows to import"
             raise KbevalError(msg)
         return found
+
+    def read_fast(self) -> list[ToolRun] | None:
+        """A table with one row per hit in which nothing is odd; None for any other."""
+        from kbeval.systems.fast_table import read_columns, read_queries
+
+        if (frame := read_columns(self._path)) is None:
+            return None
+        columns = frame.columns
+        self._check_columns(columns)
+        frame = frame.rename({theirs: ours for theirs, ours in self._names.items() if theirs in columns})
+        ours = set(frame.columns)
+        if "query_id" not in ours or "hits" in ours or not ours & {"chunk_id", "doc_id"}:
+            return None
+        queries = read_queries(
+            frame,
+            run_id=self._given_id,
+            usual_id=self._run_id,
+            of_query=[*_OF_QUERY, *(name for name in self._scores if name not in _OF_QUERY)],
+            by_score=self._order == BY_SCORE,
+        )
+        if queries is None:
+            return None
+        runs: dict[str, ToolRun] = {}
+        try:
+            for query in queries:
+                run = runs.setdefault(query.run_id, ToolRun("table", query.run_id, self._suite, written_at(self._path)))
+                if query.is_unordered and not run.warnings:
+                    run.warnings.append(_unordered(query.query_id))
+                self._add_row(run, query.query_id, Placed("", {}), query.fields, [])
+                run.hit_texts[query.query_id] = query.hits
+        except KbevalError:
+            # The slow way says where it is.
+            return None
+        return self._with_warnings(runs, columns, ours, per_hit=True)
 
     def read(self) -> list[ToolRun]:
         records = self._records()
@@ -121,6 +164,11 @@ class _Table:
             if run not in runs:
                 runs[run] = ToolRun("table", run, self._suite, written_at(self._path))
             self._add(runs[run], query_id, some, per_hit=per_hit)
+        return self._with_warnings(runs, columns, ours, per_hit=per_hit)
+
+    def _with_warnings(
+        self, runs: Mapping[str, ToolRun], columns: Sequence[str], ours: set[str], *, per_hit: bool
+    ) -> list[ToolRun]:
         for found in runs.values():
             found.warnings += self._unnoticed(columns, ours, per_hit=per_hit)
         return list(runs.values())
@@ -165,21 +213,38 @@ class _Table:
         given = {name: value for name, value in first.fields.items() if value is not None}
         of_query = self._of_query(records) if per_hit else given
         faults: list[str] = []
-        values = {name: self._value(name, value, first, faults) for name, value in of_query.items()}
         if per_hit:
             hits: Any = [*self._hits(records)]
-            self._warn_about_order(run, query_id, hits)
+            if self._order == BY_RANK:
+                self._warn_about_order(run, query_id, hits)
         else:
-            hits = _as_list(values.get("hits"))
+            hits = _as_list(given.get("hits"))
         if hits is not None:
             found = hits_of(hits, faults) if per_hit or not _are_texts(hits) else hits_in(hits)
         else:
             found = None
+        if found and self._order == BY_SCORE and not faults:
+            # Without ranks in the table, those in the hits are their places.
+            is_ranked = any(isinstance(hit, Mapping) and "rank" in hit for hit in hits)
+            found = by_score(found, "table_rank" if is_ranked else None, faults)
+        self._add_row(run, query_id, first, of_query, found, faults)
+
+    def _add_row(  # noqa: PLR0913, PLR0917  (what a row is made of)
+        self,
+        run: ToolRun,
+        query_id: str,
+        first: Placed,
+        of_query: Mapping[str, Any],
+        hits: list[Record] | None,
+        faults: Sequence[str] = (),
+    ) -> None:
+        faults = list(faults)
+        values = {name: self._value(name, value, first, faults) for name, value in of_query.items() if name != "hits"}
         answer = answer_of(values.get("answer"), faults, grounded=values.get("grounded"))
         if faults:
             self._fault(first, f"query {query_id!r}: {faults[0]}")
         scores = {name: self._number(name, of_query.get(name), first) for name in self._scores}
-        ours = {"query": values.get("query"), "hits_top_k": found, "answer": answer}
+        ours = {"query": values.get("query"), "hits_top_k": hits, "answer": answer}
         ours |= {
             name: values[name] for name in ("elapsed_ms", "tokens", "cost_usd", "error", "abstained") if name in values
         }
@@ -225,10 +290,7 @@ class _Table:
         if any("rank" in hit for hit in hits) or not all(isinstance(score, int | float) for score in scores):
             return
         if scores not in (sorted(scores, reverse=True), sorted(scores)) and not run.warnings:  # type: ignore[type-var]
-            run.warnings.append(
-                f"the rows of query {query_id} are not sorted by score, and there is no column rank: the order"
-                " in the file counts as the ranking"
-            )
+            run.warnings.append(_unordered(query_id))
 
     def _value(self, name: str, value: Any, record: Placed, faults: list[str]) -> Any:  # noqa: ANN401  (any cell)
         if name in _NUMBERS and isinstance(value, str):
@@ -259,6 +321,11 @@ class _Table:
         if found is None or found != int(found) or found < 1:
             self._fault(record, f"rank is {cut(str(value), 40)!r}, not an integer of 1 or more")
         return int(found)
+
+
+def _unordered(query_id: str) -> str:
+    said = f"the rows of query {query_id} are not in the order of score, and there is no column rank"
+    return f"{said}: the order in the file counts as the ranking; --order score goes by the scores"
 
 
 def _as_list(value: Any) -> Any:  # noqa: ANN401  (any cell)

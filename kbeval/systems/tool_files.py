@@ -21,7 +21,7 @@ from kbeval.util.text import did_you_mean
 Record = dict[str, Any]
 _FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson", ".json")
 _LARGEST_CELL = 50_000_000
-_MOST_ROWS = 5_000_000
+MOST_ROWS = 5_000_000
 _DEEPEST = 100
 _LARGEST = 10**300
 
@@ -128,12 +128,9 @@ def _fail(path: Path, number: int, reason: str) -> NoReturn:
 
 
 def _csv(path: Path, delimiter: str) -> Iterator[Placed]:
-    text = read_text(path)
+    text = read_text(path, exactly=True)
     before = csv.field_size_limit(_LARGEST_CELL)
-    # If the decimal separator is a comma, programs separate cells with semicolons.
-    header = text.partition("\n")[0]
-    if delimiter not in header:
-        delimiter = max(";\t", key=header.count) if ";" in header or "\t" in header else delimiter
+    delimiter = delimiter_of(text.partition("\n")[0], delimiter)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         names = next(reader, None)
@@ -156,6 +153,13 @@ def _csv(path: Path, delimiter: str) -> Iterator[Placed]:
         csv.field_size_limit(before)
 
 
+def delimiter_of(header: str, usual: str) -> str:
+    """What separates the cells: where the decimal sign is a comma, programs write semicolons."""
+    if usual not in header and (";" in header or "\t" in header):
+        return max(";\t", key=header.count)
+    return usual
+
+
 def _parquet(path: Path) -> Iterator[Placed]:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -165,8 +169,8 @@ def _parquet(path: Path) -> Iterator[Placed]:
         raise KbevalError(msg)
     try:
         with pq.ParquetFile(path, memory_map=False) as file:
-            if file.metadata.num_rows > _MOST_ROWS:
-                msg = f"{path} has {file.metadata.num_rows:,} rows; at most {_MOST_ROWS:,} are imported at once"
+            if file.metadata.num_rows > MOST_ROWS:
+                msg = f"{path} has {file.metadata.num_rows:,} rows; at most {MOST_ROWS:,} are imported at once"
                 raise KbevalError(msg)
             number = 0
             for batch in file.iter_batches():

@@ -38,6 +38,9 @@ RETRIEVED = (
     ),
     *("hits", "contexts", "context", "chunks", "documents", "passages", "sources"),
 )
+_NO_HITS = '"hits_top_k": []'
+# Beyond it, nothing can be done with a number.
+LARGEST = 1e300
 _TEXT = ("text", "content", "page_content", "chunk", "passage", "snippet")
 _CHUNK = ("chunk_id", "id", "_id", "node_id", "passage_id")
 _DOCUMENT = ("doc_id", "document_id", "docid", "doc")
@@ -124,7 +127,7 @@ def row_from(record: Mapping[str, Any], read: Iterable[str], ours: Mapping[str, 
 
 def number(value: Any) -> float | None:  # noqa: ANN401  (any JSON value)
     """A number, or a truth value as 1 or 0; None for anything else."""
-    return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
+    return float(value) if isinstance(value, int | float) and abs(value) < LARGEST else None
 
 
 @dataclass
@@ -143,6 +146,8 @@ class ToolRun:
     # The direction in which scores improve, if the file states it.
     directions: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    # Hits that are JSON already, by query; the row has an empty list in their place.
+    hit_texts: dict[str, str] = field(default_factory=dict)
 
     def add(
         self,
@@ -162,6 +167,15 @@ class ToolRun:
             self.golden[name] = {name: value for name, value in golden.items() if value not in (None, [], "")}
         return name
 
+    def drop(self, name: str) -> bool:
+        """Leave a field of the records out: of the rows, and of the hits if each record is one. Was there any?"""
+        is_there = False
+        for row in self.rows.values():
+            hits = row.get("hits_top_k") if self.tool == "table" else None
+            for place in (row, row.get(APART), *(hits if isinstance(hits, list) else ())):
+                is_there = (isinstance(place, dict) and place.pop(name, self) is not self) or is_there
+        return is_there
+
     def finished(self, path: Path) -> ImportedRun:
         """The run as it is stored. Its scores have the names of metrics."""
         names = score_names(self.tool, (name for scores in self.scores.values() for name in scores))
@@ -170,9 +184,11 @@ class ToolRun:
         for query_id, row in self.rows.items():
             scores = {names[name]: value for name, value in self.scores.get(query_id, {}).items()}
             try:
-                rows.append(
-                    (query_id, written({"query_id": query_id, **row, **({"scores": scores} if scores else {})}))
-                )
+                text = written({"query_id": query_id, **row, **({"scores": scores} if scores else {})})
+                if query_id in self.hit_texts:
+                    # Not in any text: quotation marks in those are escaped.
+                    text = text.replace(_NO_HITS, f'"hits_top_k": [{self.hit_texts[query_id]}]', 1)
+                rows.append((query_id, text))
             except ValueError as error:
                 faults.append(f"query {query_id!r}: {error}")
         if faults:

@@ -17,40 +17,73 @@ from typing import Any
 import polars as pl
 
 from kbeval.errors import UsageError
-from kbeval.frames.ranking import DOC, GRADE, QUERY, refuse_repeats
+from kbeval.frames.ranking import BY_RANK, BY_SCORE, DOC, GRADE, QUERY, refuse_repeats
 from kbeval.frames.trec_files import read_trec_lines, read_trec_qrels
 from kbeval.storage.options import ReadOptions
 from kbeval.storage.runs import find_run
 from kbeval.storage.source import open_source
 from kbeval.systems import ImportedRun
+from kbeval.systems.json_columns import OddError, need, objects, piece
 from kbeval.systems.json_lines import ImportFaultError, id_of, read_text, written
 from kbeval.util.text import counted, cut
 
 SYSTEM = "trec"
 
 
-def read_run_file(path: Path, run_id: str | None = None, suite: str = SYSTEM) -> ImportedRun:
-    """Read a run file as a run; its id is the name of the file without its extension, unless one is given.
+@dataclass(frozen=True)
+class RunFileRows:
+    """What a run file holds: the hits of each query, best first, and the tag of its first line."""
 
-    Ranks are those of trec_eval: by score in single precision, then by document id, both descending. If the file has
-    other ranks, another second column or several tags, the hits keep them.
+    rows: Mapping[str, list[dict[str, Any]]]
+    tag: str | None
+
+
+def read_rows(path: Path, order: str = BY_SCORE) -> RunFileRows:
+    """Read a run file: its ranks are those of trec_eval, or, by rank, those of its column.
+
+    Where the file says something else (a rank, a second column that is not Q0, several tags), the hits keep it.
     """
-    name = path.name.rpartition(".")[0] or path.name if run_id is None else run_id
-    if id_of(name) is None:
-        msg = f"{name!r} cannot be the id of a run; use --run-id"
-        raise UsageError(msg)
-    lines = read_trec_lines(path)
+    return _rows(path, *_ranked(path, order))
+
+
+def _ranked(path: Path, order: str) -> tuple[pl.DataFrame, str | None]:
+    """The lines of a run file, the best of each query first, with `place`, their rank; and the tag of the first."""
+    lines = read_trec_lines(path, order)
     refuse_repeats(lines.select(pl.col("query").alias(QUERY), pl.col("document").alias(DOC)), str(path))
     tag = lines["tag"][0] if lines.height else None
-    ranked = lines.sort(
-        "query", pl.col("score").cast(pl.Float32) + pl.lit(0.0, pl.Float32), "document", descending=[False, True, True]
-    )
+    if order == BY_RANK:
+        return lines.sort("query", "place"), tag
+    score = pl.col("score").cast(pl.Float32) + pl.lit(0.0, pl.Float32)
+    ranked = lines.sort("query", score, "document", descending=[False, True, True])
+    return ranked.with_columns(pl.int_range(1, pl.len() + 1).over("query").alias("place")), tag
+
+
+def _texts(ranked: pl.DataFrame, tag: str | None) -> list[tuple[str, str]] | None:
+    """The rows as JSON, from columns; None if something in them must be looked at."""
+    try:
+        need(ranked["score"].is_finite().all() and not ranked["query"].str.contains("\0", literal=True).any())
+        given = {
+            "trec_rank": pl.when(pl.col("rank") != pl.col("place").cast(pl.String)).then(pl.col("rank")),
+            "trec_iter": pl.when(pl.col("Q0") != "Q0").then(pl.col("Q0")),
+            "trec_tag": pl.when(pl.col("tag") != pl.lit(tag)).then(pl.col("tag")),
+        }
+        more = ranked.select(value.alias(name) for name, value in given.items())
+        doc = ranked["document"]
+        pieces = [piece("rank", ranked["place"]), piece("chunk_id", doc), piece("doc_id", doc)]
+        pieces += [piece("score", ranked["score"]), *(piece(name, more[name]) for name in given)]
+        hits = pl.DataFrame({"query": ranked["query"], "hits": objects(pieces)})
+    except OddError:
+        return None
+    rows = hits.group_by("query", maintain_order=True).agg(pl.col("hits").str.join(", "))
+    return [(query, f'{{"query_id": {written(query)}, "hits_top_k": [{text}]}}') for query, text in rows.iter_rows()]
+
+
+def _rows(path: Path, ranked: pl.DataFrame, tag: str | None) -> RunFileRows:
     rows: dict[str, list[dict[str, Any]]] = {}
     faults = []
-    for query, second, doc, rank, score, own_tag in ranked.iter_rows():
-        hits = rows.setdefault(query, [])
-        hit: dict[str, Any] = {"rank": len(hits) + 1, "chunk_id": doc, "doc_id": doc, "score": score}
-        if rank != str(hit["rank"]):
+    for query, second, doc, rank, score, own_tag, place in ranked.iter_rows():
+        hit: dict[str, Any] = {"rank": place, "chunk_id": doc, "doc_id": doc, "score": score}
+        if rank != str(place):
             hit["trec_rank"] = rank
         if second != "Q0":
             hit["trec_iter"] = second
@@ -60,13 +93,26 @@ def read_run_file(path: Path, run_id: str | None = None, suite: str = SYSTEM) ->
             faults.append(f"query {cut(query, 60)!r}, document {cut(doc, 60)!r}: not an id")
         if score in (float("inf"), float("-inf")):
             faults.append(f"query {cut(query, 60)!r}, document {cut(doc, 60)!r}: the score is infinite")
-        hits.append(hit)
+        rows.setdefault(query, []).append(hit)
     if faults:
         raise ImportFaultError(path, faults, has_rows=True)
+    return RunFileRows(rows, tag)
+
+
+def read_run_file(path: Path, run_id: str | None = None, suite: str = SYSTEM, order: str = BY_SCORE) -> ImportedRun:
+    """Read a run file as a run; its id is the name of the file without ending, unless one is given."""
+    name = path.name.rpartition(".")[0] or path.name if run_id is None else run_id
+    if id_of(name) is None:
+        msg = f"{name!r} cannot be the id of a run; use --run-id"
+        raise UsageError(msg)
+    ranked, tag = _ranked(path, order)
+    texts = _texts(ranked, tag)
+    if texts is None:
+        found = _rows(path, ranked, tag)
+        texts = [(query, written({"query_id": query, "hits_top_k": hits})) for query, hits in found.rows.items()]
     moment = datetime.fromtimestamp(path.stat().st_mtime, tz=UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    texts = [(query, written({"query_id": query, "hits_top_k": hits})) for query, hits in rows.items()]
     config: dict[str, Any] = {} if tag is None else {"trec_tag": tag}
-    warnings = [] if rows else [f"{path} contains no results"]
+    warnings = [] if texts else [f"{path} contains no results"]
     return ImportedRun(name, suite, SYSTEM, config, texts, moment, warnings)
 
 

@@ -185,6 +185,69 @@ def test_every_value_of_a_record_is_in_its_row(tool: str) -> None:
         assert any(set(record) <= set(leaves(row)) for row in rows), tool
 
 
+def test_every_value_of_tables_run_files_and_folders_is_stored(tmp_path: Path) -> None:
+    """Of formats that tools do not write: a table of hits, one of queries, run files and judgements, and BEIR."""
+    db = tmp_path / "kb.db"
+    hits = [
+        {
+            "qid": f"q{n % 2}",
+            "id": f"c{n}",
+            "rank": n // 2 + 1,
+            "score": n / 7,
+            "note": f"note {n}",
+            "page": n,
+            "ok": n > 1,
+        }
+        for n in range(4)
+    ]
+    queries = [
+        {"query_id": "q1", "hits": ["c1", "c2"], "answer": "yes", "model": {"name": "m", "sizes": [1, 2]}, "tag": "x"},
+        {"query_id": "q2", "hits": [{"chunk_id": "c3", "vector": [0.5], "score": 2.5}], "tokens": 12, "error": "late"},
+    ]
+    lines = ["q1 Q0 d1 7 0.5 one", "q1 X d2 3 0.25 two"]
+    pl.DataFrame(hits).write_parquet(tmp_path / "hits.parquet")
+    (tmp_path / "queries.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in queries))
+    (tmp_path / "lines.run").write_text("\n".join(lines))
+    at = ["--db", str(db)]
+    stored = []
+    for _ in range(2):
+        command = ["import", "table", str(tmp_path / "hits.parquet"), "--map", "query_id=qid,chunk_id=id", *at]
+        assert run(command) == 0
+        assert run(["import", "table", str(tmp_path / "queries.jsonl"), *at]) == 0
+        assert run(["import", "trec", str(tmp_path / "lines.run"), *at]) == 0
+        assert run(["import", "beir", str(FIXTURES / "beir"), "--golden-out", str(tmp_path / "g.jsonl"), *at]) == 0
+        stored.append(db.read_bytes())
+    assert stored[0] == stored[1], "the same files again change nothing"
+    with closing(sqlite3.connect(db)) as connection:
+        rows: dict[str, set[str]] = {}
+        for run_id, query_id, text in connection.execute(
+            "SELECT run_id, query_id, result_json FROM eval_query_results"
+        ):
+            rows.setdefault(run_id, set()).update([json.dumps(query_id), *leaves(json.loads(text))])
+        config = [text for (text,) in connection.execute("SELECT config_snapshot_json FROM eval_runs")]
+        passages = [
+            *connection.execute("SELECT d.doc_id, d.title, c.text FROM documents AS d JOIN chunks AS c USING (doc_id)")
+        ]
+        more = [text for (text,) in connection.execute("SELECT fields_json FROM kbeval_document_fields")]
+    assert {leaf for hit in hits for leaf in leaves(hit)} <= rows["hits"]
+    assert {leaf for row in queries for leaf in leaves(row)} <= rows["queries"]
+    for word in ["q1", "d1", "7", "X", "d2", "3", "two"]:
+        assert json.dumps(word) in rows["lines"]
+    assert {"0.5", "0.25"} <= rows["lines"]
+    assert any('"one"' in text for text in config)
+    for line in (FIXTURES / "beir/corpus.jsonl").read_text().splitlines():
+        passage = json.loads(line)
+        name, title, text = next(found for found in passages if found[0] == passage["_id"])
+        assert (title or "") == passage.get("title", "")
+        assert passage["text"] in text
+        assert not passage.get("metadata") or any(json.dumps(passage["metadata"]) in one for one in more), name
+    judged = {entry["id"]: entry for entry in kbeval.load_golden(tmp_path / "g.jsonl").entries}
+    for line in (FIXTURES / "beir/qrels/test.tsv").read_text().splitlines()[1:]:
+        query, passage, grade = line.split("\t")
+        relevance = judged[query].get("relevance") or dict.fromkeys(judged[query]["expected_chunk_ids"], 1)
+        assert relevance[passage] == int(grade)
+
+
 def test_a_log_of_either_kind_says_the_same() -> None:
     (one,), (other,) = read_inspect(TOOLS / "inspect/help-desk.eval"), read_inspect(TOOLS / "inspect/help-desk.json")
     assert list(one.rows) == list(other.rows) == ["locked", "refund", "lisbon"]
@@ -331,8 +394,19 @@ def test_zip_files_are_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("header.json", b" " * 3_000_000)
     monkeypatch.setattr(zip_files, "LARGEST_ENTRY", 1_000_000)
-    with pytest.raises(KbevalError, match="is too large"):
+    with monkeypatch.context() as nothing_unpacked:
+        nothing_unpacked.setattr(ZipReader, "_stream", lambda *_: pytest.fail("it was unpacked"))
+        with pytest.raises(KbevalError, match=r"header\.json: is too large"):
+            read_inspect(bomb)
+    # A size that is not true does not help.
+    lies = bomb.read_bytes().replace((3_000_000).to_bytes(4, "little"), (9).to_bytes(4, "little"))
+    bomb.write_bytes(lies)
+    with pytest.raises(KbevalError, match=r"is too large|cannot be read"):
         read_inspect(bomb)
+    monkeypatch.undo()
+    monkeypatch.setattr(zip_files, "LARGEST_SUM", 10_000)
+    with pytest.raises(KbevalError, match="is too large: it unpacks to"):
+        read_inspect(TOOLS / "inspect/help-desk.eval")
     monkeypatch.undo()
     # The same, compressed with Zstandard, and with a size in the file that is not true.
     data = (TOOLS / "inspect/help-desk.eval").read_bytes()
@@ -466,7 +540,7 @@ def test_a_beir_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert run(command) == 0
     assert Path(db).read_bytes() == before
     said = capsys.readouterr().err
-    assert "1 query without judgements left out" in said
+    assert "left out: 1 query without judgements" in said
     entries = kbeval.load_golden(golden).entries
     assert [entry["expected_chunk_ids"] for entry in entries] == [["p1"], ["p2"]]
     assert entries[0]["relevance"] == {"p1": 2, "p3": 0}
