@@ -1,5 +1,4 @@
--- map_at_k: average precision: the mean, over all relevant chunks, of the precision at the rank of each that is among the
--- first k.
+-- map_at_k: average precision: the mean, over all relevant chunks, of the precision at their ranks up to k.
 -- labels: relevance
 -- grain: per_label
 -- where: n_expected_places > 0

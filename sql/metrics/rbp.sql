@@ -1,5 +1,4 @@
--- rbp: rank-biased precision: the share of relevant hits seen by a reader who continues to the next hit with probability
--- 0.8.
+-- rbp: rank-biased precision: the share of relevant hits for a reader who continues with probability 0.8 at each hit.
 -- labels: relevance
 -- grain: per_label
 -- where: n_expected_places > 0

@@ -1,5 +1,4 @@
--- span_iou_at_k: how large is the intersection of the expected text and the text of the first k hits, relative to their
--- union?
+-- span_iou_at_k: the intersection of the expected text and the text of the first k hits, divided by their union.
 -- labels: expected_spans
 -- grain: per_piece
 -- where: n_expected_chunks > 0
