@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from kbeval.explore.pool import DEFAULT_DEPTH, build_pool, decided_items
@@ -11,6 +13,7 @@ from kbeval.scoring.row_checks import built_rows
 if TYPE_CHECKING:
     from kbeval.scoring.scorer import Scoring
     from kbeval.storage.labels import Decision
+    from kbeval.storage.runs import Run
 
 # How many of the latest runs are looked at.
 _RECENT = 10
@@ -18,15 +21,48 @@ UNJUDGED = f"recent runs with hits in the top {DEFAULT_DEPTH} that are not judge
 ABOUT_UNJUDGED = "numbers count them as wrong, and some may be right: 'kbeval label --since-run RUN' shows them"
 
 
+@dataclass(frozen=True)
+class JudgedHits:
+    """How many of the first hits of a run a label names or a person decided on."""
+
+    hits: int
+    judged: int
+    # The mean over the queries with hits of the share that is judged.
+    share: float
+
+    @property
+    def unjudged(self) -> int:
+        """How many were not read by anyone."""
+        return self.hits - self.judged
+
+
+def judged_hits(scoring: Scoring, runs: Sequence[Run], decisions: Sequence[Decision]) -> dict[str, JudgedHits]:
+    """For each run that returned anything; empty where people do not label: there, nothing is judged as wrong."""
+    more = decided_items(decisions)
+    if not more or not runs:
+        return {}
+    build_pool(scoring.session, runs, more, DEFAULT_DEPTH)
+    counted: dict[str, list[tuple[int, int, int]]] = {}
+    for run_id, hits, judged, queries in built_rows(scoring, "judged_hits"):
+        counted.setdefault(run_id, []).append((hits, judged, queries))
+    return {run_id: _summed(rows) for run_id, rows in counted.items()}
+
+
+def _summed(rows: Sequence[tuple[int, int, int]]) -> JudgedHits:
+    share = sum((Fraction(judged, hits) * queries for hits, judged, queries in rows), Fraction(0))
+    return JudgedHits(
+        sum(hits * queries for hits, _, queries in rows),
+        sum(judged * queries for _, judged, queries in rows),
+        float(share / sum(queries for *_, queries in rows)),
+    )
+
+
 def unjudged_hits(scoring: Scoring, decisions: Sequence[Decision]) -> list[str]:
-    """One line per run, the latest first; only where people label: elsewhere nothing is judged as wrong."""
-    if not decisions:
-        return []
+    """One line per run, the latest first."""
     recent = scoring.runs[-_RECENT:]
-    build_pool(scoring.session, recent, decided_items(decisions), DEFAULT_DEPTH)
-    found = {run_id: (hits, unjudged) for run_id, hits, unjudged in built_rows(scoring, "unjudged_hits")}
+    found: Mapping[str, JudgedHits] = judged_hits(scoring, recent, decisions)
     return [
-        f"{run.run_id}: {found[run.run_id][1]:,} of {found[run.run_id][0]:,}"
+        f"{run.run_id}: {found[run.run_id].unjudged:,} of {found[run.run_id].hits:,}"
         for run in reversed(recent)
-        if run.run_id in found and found[run.run_id][1]
+        if run.run_id in found and found[run.run_id].unjudged
     ]
