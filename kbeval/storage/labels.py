@@ -213,12 +213,8 @@ class LabelStore:
         return list(found.values())
 
     def pending(self, query_id: str | None = None) -> list[Decision]:
-        """What the golden file does not have yet, oldest first; what was held back is looked at again."""
-        found = self._select(f"undone_at IS NULL AND state IN ('{PENDING}', '{HELD}')", query_id)
-        if all(decision.state == PENDING for decision in found):
-            return found
-        counts = {decision.label_no for decision in self.current(query_id)}
-        return [decision for decision in found if decision.state == PENDING or decision.label_no in counts]
+        """What counts and is not in the golden file yet, oldest first; what was held back is looked at again."""
+        return [decision for decision in self.current(query_id) if decision.state in (PENDING, HELD)]
 
     def latest(self, annotator: str, scored_run: str | None = None) -> Decision | None:
         """The last decision of a person that is not undone: on labels, or on the answers of a run."""

@@ -244,7 +244,7 @@ class Labelling:
                 raise UsageError(msg)
             self._add(Decision(query_id, self.chosen.annotator, ENTRY, "", _checked(text, "the query")), None)
             saved = self._write(query_id)
-            if self.file.golden.get(query_id) is None:
+            if saved.problems or self.file.golden.get(query_id) is None:
                 raise UsageError("; ".join(saved.problems) or f"{query_id} was not written")
             self.queue.append(query_id)
             return self.view(query_id)
