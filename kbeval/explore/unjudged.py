@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from kbeval.explore.pool import DEFAULT_DEPTH, build_pool, decided_items
 from kbeval.scoring.row_checks import built_rows
+from kbeval.scoring.scorer import open_scoring
+from kbeval.storage.labels import stored_decisions
+from kbeval.storage.source import with_or_without_copy
+from kbeval.util.numbers import rounded
 
 if TYPE_CHECKING:
+    from kbeval.golden import Golden
+    from kbeval.scoring.options import ScoreOptions
     from kbeval.scoring.scorer import Scoring
     from kbeval.storage.labels import Decision
     from kbeval.storage.runs import Run
@@ -35,6 +42,13 @@ class JudgedHits:
         """How many were not read by anyone."""
         return self.hits - self.judged
 
+    def to_dict(self) -> dict[str, float]:
+        """As JSON."""
+        return {"k": DEFAULT_DEPTH, "hits": self.hits, "judged": self.judged, "share": rounded(self.share) or 0.0}
+
+    def __str__(self) -> str:
+        return f"{self.judged:,} of {self.hits:,}"
+
 
 def judged_hits(scoring: Scoring, runs: Sequence[Run], decisions: Sequence[Decision]) -> dict[str, JudgedHits]:
     """For each run that returned anything; empty where people do not label: there, nothing is judged as wrong."""
@@ -46,6 +60,24 @@ def judged_hits(scoring: Scoring, runs: Sequence[Run], decisions: Sequence[Decis
     for run_id, hits, judged, queries in built_rows(scoring, "judged_hits"):
         counted.setdefault(run_id, []).append((hits, judged, queries))
     return {run_id: _summed(rows) for run_id, rows in counted.items()}
+
+
+def judged_in(
+    database: str | os.PathLike[str],
+    golden: Golden | str | os.PathLike[str],
+    run_ids: Sequence[str],
+    options: ScoreOptions,
+) -> dict[str, JudgedHits]:
+    """For stored runs, by their ids."""
+    decisions = stored_decisions(database)
+    if not run_ids or not decided_items(decisions):
+        return {}
+
+    def counted(options: ScoreOptions) -> dict[str, JudgedHits]:
+        with open_scoring(database, golden, run_ids, options, lazily=True, leave_out=True) as scoring:
+            return judged_hits(scoring, list(scoring.runs), decisions)
+
+    return with_or_without_copy(replace(options, by=None, suite=None), counted)
 
 
 def _summed(rows: Sequence[tuple[int, int, int]]) -> JudgedHits:
