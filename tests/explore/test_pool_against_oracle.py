@@ -1,4 +1,4 @@
-"""The pool against plain Python: overlaps, chunks in many runs, several chunkers, chains of windows, depth, filters, order."""
+"""The pool against plain Python: overlaps, several chunkers, chains of windows, depth, filters, order."""
 
 from __future__ import annotations
 
@@ -129,18 +129,18 @@ def known_labels(world: World) -> dict[str, Text]:
     return {name: text for name, text in world.chunks.items() if name not in world.missing}
 
 
-def as_sets(found: QueryFound) -> list[Any]:
+def as_sets(query: QueryFound) -> list[Any]:
     return sorted(
         (
+            # A hit without an id is known by its place, whatever the chunker of its run.
             sorted(
-                (text.chunk_id or "", text.doc_id or "", text.spans[0] if text.chunk_id is None else ())
-                for text in one.texts
+                {(one.chunk_id or "", one.doc_id or "", () if one.chunk_id else one.spans[0]) for one in found.texts}
             ),
-            len(one.runs),
-            one.best_rank,
-            one.is_labelled,
+            len(found.runs),
+            found.best_rank,
+            found.is_labelled,
         )
-        for one in found.candidates
+        for found in query.candidates
     )
 
 

@@ -1,4 +1,4 @@
-"""The pool of `kbeval label` in slow plain Python: what runs returned for each query, each text once, in order of value.
+"""The pool of `kbeval label` in slow plain Python: what runs returned for each query, each text once, by value.
 
 Written from the description in docs/labelling.md, with a set of lines for each place and no SQL.
 """

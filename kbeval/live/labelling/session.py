@@ -19,7 +19,7 @@ from typing import Any, Self
 from kbeval.errors import GoldenError, KbevalError, UsageError
 from kbeval.live.labelling.candidates import Candidate, Reader, items_of_hits
 from kbeval.live.labelling.changes import SPANS, Same
-from kbeval.live.labelling.consensus import Consensus
+from kbeval.live.labelling.consensus import Consensus, key_of
 from kbeval.live.labelling.order import Chosen, make_pool, order_of
 from kbeval.live.labelling.places import passage_spans
 from kbeval.live.labelling.views import QueryView, advice_on, has_support, seen_by
@@ -225,7 +225,7 @@ class Labelling:
             change = {"from": view.entry.get("answerable"), "to": value}
             settles = self.chosen.to_settle and value is not None
             self._add(Decision(query_id, self.chosen.annotator, ANSWERABLE, "", change, is_settlement=settles), after)
-            return self._written(query_id)
+            return self._written(query_id, key_of(ANSWERABLE, ""))
 
     def set_query(self, query_id: str, text: str, after: int | None = None) -> QueryView:
         """Another wording."""
@@ -258,7 +258,7 @@ class Labelling:
             settles = self.chosen.to_settle
             made = Decision(query_id, self.chosen.annotator, MUST_CONTAIN, item, is_wanted, is_settlement=settles)
             self._add(made, after)
-            return self._written(query_id)
+            return self._written(query_id, key_of(MUST_CONTAIN, item))
 
     def set_note(self, query_id: str, text: str, after: int | None = None) -> QueryView:
         """A note about the query, kept in the database."""
@@ -318,13 +318,14 @@ class Labelling:
     def _add(self, decision: Decision, after: int | None) -> None:
         self._decided.append(self._store.add(decision, after))
 
-    def _written(self, query_id: str) -> QueryView:
+    def _written(self, query_id: str, key: str = "") -> QueryView:
         """Write what is pending about a query. Raises an error that says what was not written, and why."""
         saved = self._write(query_id)
         if saved.problems:
             raise UsageError("; ".join(saved.problems))
         view = self.view(query_id)
-        return replace(view, advice="Not written: people disagree on it.") if saved.held else view
+        is_held = key in view.disputes and key not in view.settled
+        return replace(view, advice="Not written: people disagree on it.") if is_held else view
 
     def _write(self, query_id: str | None) -> Saved:
         try:
