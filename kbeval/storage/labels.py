@@ -1,4 +1,4 @@
-"""Writes decisions of people, each as it is made: `sql/schema/kbeval_labels.sql`. And reads what they are shown."""
+"""Writes the decisions of people as they are made (`sql/schema/kbeval_labels.sql`), and reads what they are shown."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _AT_ONCE = 500
 
 
 class StaleDecisionError(DatabaseError):
-    """Something was decided since the decision that this one follows: in another tab, or by another process."""
+    """Another decision was made since the one that this one follows: in another tab, or by another process."""
 
 
 @dataclass(frozen=True)
@@ -157,11 +157,11 @@ class LabelStore:
 
     @property
     def has_labels(self) -> bool:
-        """Was anything ever decided here?"""
+        """Does the database contain any decisions?"""
         return "kbeval_labels" in self._tables
 
     def make_table(self) -> None:
-        """Create the table, unless it is there."""
+        """Create the table if it does not exist."""
         if not self.has_labels:
             with self._explained(), self._database.transaction():
                 self._database.execute(read_sql("schema/kbeval_labels.sql"))
@@ -232,7 +232,7 @@ class LabelStore:
             self._database.execute("UPDATE kbeval_labels SET undone_at = ? WHERE label_no = ?", (_time(), label_no))
 
     def mark(self, states: Mapping[int, tuple[str, Mapping[str, Any] | None]]) -> None:
-        """Note what became of decisions: their state, and the entry before and after."""
+        """Record the outcome of decisions: their state, and the entry before and after."""
         if not states:
             return
         rows = [
@@ -304,7 +304,7 @@ class LabelStore:
         try:
             yield
         except ProcessEndedError as error:
-            msg = f"{self.path}: {error.headline}; every decision before is stored: start again to continue"
+            msg = f"{self.path}: {error.headline}; all decisions before this one are stored; start again to continue"
             raise DatabaseError(msg) from error
         except SqliteError as error:
             if error.is_locked:
@@ -312,7 +312,7 @@ class LabelStore:
             elif error.is_denied:
                 msg = f"{self.path} cannot be written: make the file and its folder writable"
             else:
-                msg = f"{self.path}: {error.headline}; every decision before is stored"
+                msg = f"{self.path}: {error.headline}; all decisions before this one are stored"
             raise DatabaseError(msg) from error
 
 
@@ -324,7 +324,7 @@ def check_known(after: int, latest: int) -> None:
 
 
 def stored_decisions(database: str | os.PathLike[str]) -> list[Decision]:
-    """The decisions that count; empty if nothing was ever decided, or it is an archive."""
+    """The decisions that count; empty if there are none, or if it is an archive."""
     if is_archive(Path(database)):
         return []
     with LabelStore(database, mode="ro") as store:

@@ -153,7 +153,7 @@ def test_a_contradiction_is_asked_about(workspace: Workspace) -> None:
         # It is labelled in the file (q5), or was marked just now (q1).
         session.decide("q1", key_of(session, "q1", "The answer 1"), "yes")
         for query_id in ("q1", "q5"):
-            with pytest.raises(DoubtError, match="has labels"):
+            with pytest.raises(DoubtError, match="has a text that answers it"):
                 session.set_answerable(query_id, value=False)
             assert session.view(query_id).answerable is None
         assert session.set_answerable("q5", value=False, is_sure=True).answerable is False
