@@ -249,8 +249,8 @@ def test_two_people_at_once(workspace: Workspace) -> None:
                 for query_id in queries:
                     n = query_id[1:]
                     session.decide(query_id, key_of(session, query_id, f"The answer {n} "), "yes")
-                    saved = session.save(query_id)
-                    assert saved.written == 1, saved
+                    # The other one may have written it already, when it started.
+                    assert not session.save(query_id).problems
         except BaseException as error:  # noqa: BLE001  (raised below)
             failed.append(error)
 

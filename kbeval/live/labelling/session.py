@@ -218,9 +218,7 @@ class Labelling:
         with self._lock:
             view = self.view(query_id)
             if value is False and not is_sure and has_support(view):
-                msg = (
-                    f"{query_id} has labels that say where its answer is; once more, if it is unanswerable all the same"
-                )
+                msg = f"{query_id} has a text that answers it: press x once more if it is unanswerable all the same"
                 raise DoubtError(msg)
             change = {"from": view.entry.get("answerable"), "to": value}
             settles = self.chosen.to_settle and value is not None
