@@ -57,7 +57,7 @@ def main() -> None:
 def labelling(folder: Path) -> None:
     table(
         "kbeval label: the pool of 5,000 queries in 200 runs of 10 hits (10 million), whole processes",
-        ["what", "seconds", "of scoring", "candidates", "peak MB"],
+        ["what", "seconds", "of processors", "of scoring", "candidates", "peak MB"],
         pooling.rows(folder),
     )
 

@@ -170,8 +170,8 @@ def test_undo_and_rest_do_nothing_that_they_do_not_know_of(workspace: Workspace)
 class Labeller:
     """`kbeval label --web` as a process of its own, and a client of it."""
 
-    def __init__(self, workspace: Workspace, annotator: str) -> None:
-        command = [sys.executable, "-m", "kbeval", "label", "--web", "--annotator", annotator]
+    def __init__(self, workspace: Workspace, annotator: str, *more: str) -> None:
+        command = [sys.executable, "-m", "kbeval", "label", "--web", "--annotator", annotator, *more]
         where = ["--db", str(workspace.db), "--golden", str(workspace.golden)]
         self.process = subprocess.Popen([*command, *where], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
@@ -251,3 +251,16 @@ def test_two_processes_at_once_on_one_database_and_one_file(workspace: Workspace
         session.save()
     wanted = "".join(f"- id: q{n}   # {n}\n  query: What is topic {n}?\n{label.format(n=n)}" for n in range(1, 11))
     assert text_of(workspace) == wanted
+
+
+def test_fresh_answers_of_a_live_system_come_to_the_pool(workspace: Workspace) -> None:
+    """By the command: 20 of the 30 chunks, of which every third is the same text as another one."""
+    with Labeller(workspace, "ann", "--only", "q1", "--depth", "1") as stored:
+        pooled = {one["chunk_id"] for one in stored.ask("query/q1")["candidates"]}
+    with Labeller(workspace, "ann", "--only", "q1", "--depth", "1", "--fresh", "--target", "bm25") as asked:
+        found = {one["chunk_id"] for one in asked.ask("query/q1")["candidates"]}
+    assert len(pooled) <= 2
+    assert pooled < found
+    assert 12 < len(found) <= 21
+    # Nothing of it is stored.
+    assert workspace.execute("SELECT COUNT(*) FROM eval_runs") == [(3,)]
