@@ -21,6 +21,7 @@ from kbeval.live.labelling.session import Chosen, Labelling
 from kbeval.live.labelling.terminal import LabelApp
 from kbeval.live.labelling.terminal_text import lines_part
 from tests.support.labelled import AFTER, BEFORE, label_ten, make
+from tests.support.workspace import Workspace
 
 
 class Recorded:
@@ -125,7 +126,9 @@ def test_ten_queries_at_a_terminal(tmp_path: Path) -> None:
 class InTerminal:
     """The command in a terminal: keys are typed, and the screen is read."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        arguments = ["--annotator", "ann", "--db", str(workspace.db), "--golden", str(workspace.golden)]
         environment = {**os.environ, "TERM": "xterm-256color"}
         self.child = pexpect.spawn(
             sys.executable, ["-m", "kbeval", "label", *arguments], env=environment, dimensions=(40, 120), timeout=60
@@ -171,14 +174,19 @@ class InTerminal:
             # To the right of the list.
             return any(text in line[41:] for line in screen.split("\n"))
 
-        # There are two.
-        for key in ("\x1b[A", "\x1b[B") * 20:
-            if is_shown(self.text()):
-                return
-            before = self.text()
-            self.child.send(key)
-            self._wait_briefly(before)
-        assert is_shown(self.text()), self.text()
+        def row_of(name: str) -> int | None:
+            lines = enumerate(self._screen.display)
+            return next((n for n, line in lines if f"Topic {text.rsplit(maxsplit=1)[-1]} {name}" in line[:40]), None)
+
+        # The list is there, with both candidates of this query.
+        self.wait(lambda _: None not in (row_of("heading"), row_of("again")))
+        if is_shown(self.text()):
+            return
+        # It is the other one, above or below.
+        rows = [row_of("heading") or 0, row_of("again") or 0]
+        is_above = (rows[0] < rows[1]) == ("The answer" in text)
+        self.child.send("\x1b[A" if is_above else "\x1b[B")
+        self.wait(is_shown)
 
     def _wait_briefly(self, before: str) -> None:
         end = time.monotonic() + 0.5
@@ -187,9 +195,13 @@ class InTerminal:
                 self._stream.feed(self.child.read_nonblocking(65536, timeout=0.05))
 
     def press(self, key: str) -> None:
-        before = self.text()
+        """Until it is stored, or asked about."""
+        before = self._stored()
         self.child.send(key)
-        self.wait(lambda text: text != before)
+        self.wait(lambda text: self._stored() != before or (key == "x" and "press x once more" in text))
+
+    def _stored(self) -> list[tuple[int, int]]:
+        return self._workspace.execute("SELECT COUNT(*), COUNT(undone_at) FROM kbeval_labels")
 
     def support_line(self, number: int) -> None:
         self._prompt("l", "Which lines support the answer?", str(number))
@@ -204,7 +216,7 @@ class InTerminal:
 
 def test_ten_queries_in_a_real_terminal(tmp_path: Path) -> None:
     workspace = make(tmp_path)
-    terminal = InTerminal("--annotator", "ann", "--db", str(workspace.db), "--golden", str(workspace.golden))
+    terminal = InTerminal(workspace)
     try:
         terminal.wait_for("10 queries and 18 candidates left")
         label_ten(terminal)

@@ -88,7 +88,7 @@ class AnswerScoring:
                 continue
             if not one.is_settlement:
                 self._said.setdefault(one.query_id, {}).setdefault(name, {})[one.annotator] = int(one.value)
-            # What was settled counts, by whomever.
+            # What was settled counts, whichever person settled it.
             if one.is_settlement if self.is_settling else one.annotator == self.annotator and not one.is_settlement:
                 self._scored.setdefault(one.query_id, {})[name] = one
 
