@@ -129,7 +129,7 @@ class InTerminal:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         arguments = ["--annotator", "ann", "--db", str(workspace.db), "--golden", str(workspace.golden)]
-        environment = {**os.environ, "TERM": "xterm-256color"}
+        environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "120", "LINES": "40"}
         self.child = pexpect.spawn(
             sys.executable, ["-m", "kbeval", "label", *arguments], env=environment, dimensions=(40, 120), timeout=60
         )
