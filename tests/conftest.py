@@ -32,9 +32,9 @@ LONG = {
     "compare": "compare gates",
     "database": "host_program never_opened process",
     "engine": "second_engine",
-    "explore": "checks explain explore sql_safety unmet_labels views views_against_oracle",
-    "live": "at_a_terminal https_and_proxies judging label_answers label_page label_terminal labelling limits pipeline"
-    " run secrets targets",
+    "explore": "checks explain explore pool_against_oracle sql_safety unmet_labels views views_against_oracle",
+    "live": "at_a_terminal https_and_proxies judged_hits judging label_answers label_files label_page label_people"
+    " label_terminal labelling limits pipeline run secrets targets",
     "metrics": "plain_expressions",
     "frames": "evaluate_against_peers",
     "report": "evidence in_a_browser pages what_is_in_it",

@@ -12,6 +12,7 @@ from kbeval.cli import common
 
 if TYPE_CHECKING:
     from kbeval.compare.report import CompareReport
+    from kbeval.scoring.options import ScoreOptions
 
 _NEXT_TO_DB = ""
 _HTML = (".html", ".htm")
@@ -96,7 +97,19 @@ def compare_command(a: str, b: str, form: str, top: int, report: str | None, **f
         _print_report(found, top)
     for warning in found.warnings:
         common.warn(warning)
+    _tell_judged_hits(found, database, golden, options.scoring)
     return 0
+
+
+def _tell_judged_hits(found: CompareReport, database: str, golden: str, options: ScoreOptions) -> None:
+    """Where people label: a run whose hits were not read looks worse than it is."""
+    from kbeval.explore.unjudged import judged_in
+    from kbeval.util.text import shown
+
+    judged = judged_in(database, golden, [found.run_a, found.run_b], options)
+    if any(one.unjudged for one in judged.values()):
+        counts = ", ".join(f"{run} {judged[run]}" for run in (found.run_a, found.run_b) if run in judged)
+        common.note(shown(f"hits in the top 10 that are judged: {counts}; the others count as wrong"))
 
 
 def _write(found: CompareReport, page: str | None, report: str, settings: common.Settings, database: str) -> None:

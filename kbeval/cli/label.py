@@ -13,9 +13,10 @@ import click
 from kbeval.cli import common
 from kbeval.errors import UsageError
 from kbeval.settings import LARGEST_K
-from kbeval.util.text import counted, shown
+from kbeval.util.text import counted, did_you_mean, shown
 
 if TYPE_CHECKING:
+    from kbeval.golden import Golden
     from kbeval.live.labelling.actions import Acts
     from kbeval.live.labelling.session import Chosen, Labelling
 
@@ -39,7 +40,7 @@ _FRESH_K = 20
 )
 @click.option("--fresh", is_flag=True, help=f"ask the live system, too, for {_FRESH_K} hits per query")
 @click.option("--target", "target_name", metavar="NAME", help="with --fresh: the target to ask")
-@click.option("--settle", is_flag=True, help="decide on what people disagree on")
+@click.option("--settle", is_flag=True, help="decide on what people disagree on; with --as-judge: on their scores")
 @click.option("--agreement", is_flag=True, help="show how far people agree, and on what they do not")
 @click.option("--by", metavar="FIELD", help="with --agreement: also for each value of a field, such as category")
 @click.option("--as-judge", metavar="RUN", help="give the answers of a run scores by a rubric, blind to the judge's")
@@ -164,7 +165,7 @@ def _check(given: Mapping[str, Any]) -> None:
     """Options that mean nothing together."""
     context = click.get_current_context()
     modes = [name for name in ("agreement", "as_judge", "settle") if given[name]]
-    if len(modes) > 1:
+    if len(modes) > 1 and "agreement" in modes:
         msg = f"--{modes[0].replace('_', '-')} and --{modes[1].replace('_', '-')} cannot be combined"
         raise click.UsageError(msg, context)
     for option, needs in (("by", "agreement"), ("rubrics", "as_judge"), ("target_name", "fresh")):
@@ -184,11 +185,19 @@ def _score_answers(settings: common.Settings, given: Mapping[str, Any], *, web: 
         options = settings.score_options(on_step=progress.step)
         rubrics, name = load_rubrics(given["rubrics"]), annotator_of(given["annotator"])
         session = AnswerScoring(
-            Path(settings.db()), given["as_judge"], golden, rubrics, name, options, seed=given["seed"]
+            Path(settings.db()),
+            given["as_judge"],
+            golden,
+            rubrics,
+            name,
+            options,
+            seed=given["seed"],
+            to_settle=given["settle"],
         )
     with session:
         if not session.queue:
-            common.note(f"run {session.run_id} has no answers to score")
+            nothing = "no scores that people disagree on" if given["settle"] else "no answers to score"
+            common.note(f"run {session.run_id} has {nothing}")
             return 0
         if web:
             from kbeval.live.labelling.actions import AnswerActions
@@ -209,12 +218,14 @@ def _print_agreement(settings: common.Settings, by: str | None, form: str) -> in
     from kbeval.golden import load_golden
     from kbeval.live.labelling.agreement import agreement_rows, disputes
     from kbeval.render.table import Column
-    from kbeval.storage.labels import stored_decisions
+    from kbeval.storage.labels import SCORE, stored_decisions
 
     decisions = stored_decisions(settings.db())
     path = settings.golden_if_any()
     golden = None if path is None else load_golden(path, groups_must_agree=False)
-    entries = {} if golden is None else {str(entry["id"]): entry for entry in golden.entries}
+    own = {} if golden is None else golden.own
+    entries = {} if golden is None else {e["id"]: {**own.get(e["id"], {}), **e} for e in golden.entries}
+    _check_field(by, golden)
     rows = agreement_rows(decisions, entries, by)
     found = disputes(decisions)
     if form == "json":
@@ -265,8 +276,24 @@ def _print_agreement(settings: common.Settings, by: str | None, form: str) -> in
     if not any(row.units for row in rows):
         common.note("no two people decided on the same text yet: label with another --annotator")
     elif open_ones:
-        common.note(f"{counted(len(open_ones), 'disagreement')} to settle: kbeval label --settle")
+        scores = {one.item for one in open_ones if one.field.startswith(SCORE)}
+        ways = ["kbeval label --settle"] if any(not one.field.startswith(SCORE) for one in open_ones) else []
+        ways += [f"kbeval label --as-judge {shown(run)} --settle" for run in sorted(scores)]
+        common.note(f"{counted(len(open_ones), 'disagreement')} to settle: {', '.join(ways)}")
     return 0
+
+
+def _check_field(by: str | None, golden: Golden | None) -> None:
+    """A field that no query has would put all of them into one slice."""
+    if by is None:
+        return
+    if golden is None:
+        msg = "--by needs the golden file, whose fields it is about: pass --golden FILE"
+        raise UsageError(msg)
+    fields = {name for entry in golden.entries for name in entry}.union(*golden.own.values()) - {"id", "query"}
+    if by not in fields:
+        msg = f"no query of {golden.path} has a field {by!r}{did_you_mean(by, sorted(fields))}"
+        raise UsageError(msg)
 
 
 def _interval(interval: tuple[float, float] | None) -> str | None:

@@ -11,9 +11,10 @@ from kbeval.cli import common
 from kbeval.util.text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from kbeval.explore.unjudged import JudgedHits
     from kbeval.metrics.model import AggregateMetrics
     from kbeval.scoring.aggregate import Scored
     from kbeval.scoring.incremental import Due
@@ -57,6 +58,7 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
     --shard spreads the runs of an archive over processes or machines: each scores its share into a file of its own, and
     --merge then stores all of them, the same bytes as in one go.
     """
+    from kbeval.explore.unjudged import judged_in
     from kbeval.scoring.aggregate import score_runs
     from kbeval.scoring.incremental import due_runs, rescore
     from kbeval.scoring.shards import Shard, ShardWriter
@@ -98,7 +100,8 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
             job.store_all(scored)
     # Reported before the table, so that it is not lost if the output fails.
     job.tell(due)
-    _print(scored, [run_id for run_id in scored.aggregates if run_id not in job.broken], form, options)
+    healthy = [run_id for run_id in scored.aggregates if run_id not in job.broken]
+    _print(scored, healthy, form, options, judged_in(database, golden, healthy, options))
     _tell(scored, job.broken)
     return 2 if job.broken or scored.key_faults else 0
 
@@ -225,13 +228,16 @@ class _Job:
             common.note(nothing + rest)
 
 
-def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions) -> None:
+def _print(
+    scored: Scored, healthy: list[str], form: str, options: ScoreOptions, judged: Mapping[str, JudgedHits]
+) -> None:
     from kbeval.metrics.row_scores import listed_scores
     from kbeval.render.scores import score_table
     from kbeval.storage.run_config import config_of, imported_from
+    from kbeval.util.numbers import rounded
 
     if form == "json":
-        common.print_json([_as_json(scored, run_id) for run_id in healthy])
+        common.print_json([_as_json(scored, run_id, judged.get(run_id)) for run_id in healthy])
         return
     rows: list[tuple[str, str | None, AggregateMetrics]] = []
     for run_id in healthy:
@@ -247,11 +253,14 @@ def _print(scored: Scored, healthy: list[str], form: str, options: ScoreOptions)
     own += sorted({name for run in scored.runs for name in listed_scores(config_of(run))})
     systems = {imported_from(config_of(run)) for run in scored.runs if run.run_id in healthy}
     if rows:
-        common.print_table(*score_table(rows, form, options.by, own, systems), form)
+        shares = {run_id: rounded(found.share) for run_id, found in judged.items()}
+        common.print_table(*score_table(rows, form, options.by, own, systems, judged=shares), form)
 
 
-def _as_json(scored: Scored, run_id: str) -> dict[str, Any]:
+def _as_json(scored: Scored, run_id: str, judged: JudgedHits | None) -> dict[str, Any]:
     found: dict[str, Any] = {"run_id": run_id, "aggregate": scored.aggregates[run_id].to_dict()}
+    if judged is not None:
+        found["judged_hits"] = judged.to_dict()
     if run_id in scored.slices:
         found["slices"] = {name: aggregate.to_dict() for name, aggregate in scored.slices[run_id].items()}
     return found

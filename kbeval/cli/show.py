@@ -117,6 +117,7 @@ def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:
     common.print_table(*number_table(aggregate), form)
     if form == "table":
         _tell_ledger(aggregate)
+        _tell_judged_hits(settings, run)
 
 
 def _is_stored(run: Run, aggregate: AggregateMetrics) -> bool:
@@ -139,6 +140,18 @@ def _tell_ledger(aggregate: AggregateMetrics) -> None:
     _tell_judges(aggregate.ledger.get("judgements"), provenance.pop("judge", None))
     if provenance:
         click.echo(shown("provenance: " + ", ".join(f"{name} {value}" for name, value in provenance.items())))
+
+
+def _tell_judged_hits(settings: common.Settings, run: Run) -> None:
+    """How much of what the numbers call wrong somebody looked at, where people label."""
+    golden = settings.golden_if_any()
+    if golden is None:
+        return
+    from kbeval.explore.unjudged import judged_in
+
+    found = judged_in(settings.db(), golden, [run.run_id], settings.score_options(run.scored_how())).get(run.run_id)
+    if found is not None:
+        click.echo(f"judged: {found} hits in the top 10; the others count as wrong")
 
 
 def _tell_judges(ledger: Any, judges: Any) -> None:  # noqa: ANN401  (as stored)

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kbeval.storage.runs import Run
 
 DEFAULT_DEPTH = 10
+# Of so many items the pairs are read at once.
+_AT_ONCE = 100_000
 _MORE = ("query_id", "chunk_id", "chunker_version", "doc_id", "path", "spans_text", "text_hash")
 
 
@@ -94,8 +96,8 @@ def build_pool(
     def load_runs(session: Session) -> None:
         """Give each run its own bit, so that sets of runs are joined quickly and counted exactly."""
         session.execute(
-            "CREATE TABLE pool_runs AS SELECT run_id, set_bit(bitstring('0', $3), place, 1) AS run_bit"
-            " FROM (SELECT UNNEST($1::VARCHAR[]) AS run_id, UNNEST($2::INTEGER[]) AS place)",
+            "CREATE TABLE pool_runs AS SELECT run_id, run_no, set_bit(bitstring('0', $3), run_no, 1) AS run_bit"
+            " FROM (SELECT UNNEST($1::VARCHAR[]) AS run_id, UNNEST($2::INTEGER[]) AS run_no)",
             [[run.run_id for run in runs], list(range(len(runs))), max(1, len(runs))],
         )
 
@@ -133,8 +135,7 @@ def _load_hits(session: Session) -> None:
 def _load_groups(session: Session) -> None:
     """Determine which item represents which, in the order of item numbers, most common first."""
     session.need("pool_items", "pool_pairs")
-    pairs = session.rows("SELECT item_no, other_no FROM pool_pairs ORDER BY item_no, other_no")
-    leaders = leaders_of(pairs)
+    leaders = leaders_of(_pairs(session))
     session.execute(
         "CREATE TABLE pool_led AS SELECT UNNEST($1::BIGINT[]) AS item_no, UNNEST($2::BIGINT[]) AS leader_no",
         [list(leaders), list(leaders.values())],
@@ -143,6 +144,16 @@ def _load_groups(session: Session) -> None:
         "CREATE TABLE pool_groups AS SELECT i.item_no, COALESCE(l.leader_no, i.item_no) AS leader_no"
         " FROM pool_items AS i LEFT JOIN pool_led AS l ON l.item_no = i.item_no"
     )
+
+
+def _pairs(session: Session) -> Iterator[tuple[int, int]]:
+    """All pairs in their order, so many items at once that there is space for them."""
+    ((items,),) = session.rows("SELECT COALESCE(MAX(item_no), 0) FROM pool_items")
+    for first in range(0, items + 1, _AT_ONCE):
+        yield from session.frame(
+            "SELECT item_no, other_no FROM pool_pairs WHERE item_no >= $1 AND item_no < $2 ORDER BY item_no, other_no",
+            [first, first + _AT_ONCE],
+        ).iter_rows()
 
 
 def leaders_of(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:

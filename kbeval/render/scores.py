@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kbeval.metrics.model import AggregateMetrics
 from kbeval.metrics.names import Name, short_name
@@ -48,21 +48,25 @@ FIRST_HEADLINES = {
     "anchors": ("support_recall_any_at_k.5", "support_mrr"),
     "grounded": ("answer_precision", "citation_hit_rate"),
 }
+_JUDGED = "judged_at_k.10"
 _IN_ORDER = [Name.parse(name).metric for name in (*COUNTS, *(name for names in HEADLINES.values() for name in names))]
 
 Row = tuple[str, str | None, AggregateMetrics]
 
 
-def score_table(
+def score_table(  # noqa: PLR0913  (what a table of scores shows)
     scored: Sequence[Row],
     form: str,
     by: str | None,
     own: Iterable[str] = (),
     systems: Collection[str | None] = (None,),
+    *,
+    judged: Mapping[str, float | None] | None = None,
 ) -> tuple[list[Column], list[list[Cell]]]:
     """One row per run (and slice).
 
-    `own`: numbers of the user's metrics and k values, also shown in tables. `systems`: those that the runs come from.
+    `own`: numbers of the user's metrics and k values, also shown in tables. `systems`: those that the runs are of.
+    `judged`: what share of the first hits of each run was judged, where people label.
     """
     every = list(dict.fromkeys(name for _, _, aggregate in scored for name in aggregate.numbers()))
     names = sorted(every, key=lambda name: name not in COUNTS)
@@ -79,6 +83,11 @@ def score_table(
         numbers = aggregate.numbers()
         first: list[Cell] = [run_id, slice_name if slice_name is not None else "(all)"] if by else [run_id]
         rows.append([*first, matched.get(run_id), *(numbers.get(name) for name in names)])
+    # Labels with grades have a metric of that name.
+    if judged and _JUDGED not in every:
+        columns.append(Column(_JUDGED, short_name(_JUDGED), right=True))
+        for row, (run_id, slice_name, _) in zip(rows, scored, strict=True):
+            row.append(judged.get(run_id) if slice_name is None else None)
     return columns, rows
 
 

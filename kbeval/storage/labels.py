@@ -70,8 +70,13 @@ class Decision:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """The key under which a later decision replaces this one."""
+        """Who decided on what."""
         return self.query_id, self.annotator, self.field, self.item
+
+    @property
+    def slot(self) -> tuple[str, str, str, str, bool]:
+        """What a later decision replaces: settling does not take back what the same person said before."""
+        return *self.key, self.is_settlement
 
 
 _ABOUT = tuple(one.name for one in fields(About))
@@ -179,9 +184,8 @@ class LabelStore:
             "decided_at": now,
         }
         with self._explained(), self._database.transaction():
-            if after is not None and after != (latest := self._latest_of(decision)):
-                msg = f"this was decided meanwhile, in another tab or by another process (decision {latest})"
-                raise StaleDecisionError(msg)
+            if after is not None:
+                check_known(after, self._latest_of(decision))
             self._database.execute(
                 f"INSERT INTO kbeval_labels ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})",
                 tuple(values.values()),
@@ -194,27 +198,32 @@ class LabelStore:
     def _latest_of(self, decision: Decision) -> int:
         found = self._database.execute(
             "SELECT COALESCE(MAX(label_no), 0) FROM kbeval_labels WHERE query_id = ? COLLATE BINARY AND annotator = ?"
-            " COLLATE BINARY AND field = ? AND item = ? COLLATE BINARY AND undone_at IS NULL",
-            decision.key,
+            " COLLATE BINARY AND field = ? AND item = ? COLLATE BINARY AND is_settlement = ? AND undone_at IS NULL",
+            (*decision.key, int(decision.is_settlement)),
         )
         ((number,),) = found
         return int(number)
 
     def current(self, query_id: str | None = None) -> list[Decision]:
-        """The decisions that count: for each person, field and item the latest one that is not undone; oldest first."""
-        found: dict[tuple[str, str, str, str], Decision] = {}
+        """The decisions that count: of each person, field and item the latest that is not undone; oldest first."""
+        found: dict[tuple[str, str, str, str, bool], Decision] = {}
         for decision in self._select("undone_at IS NULL", query_id):
-            found.pop(decision.key, None)
-            found[decision.key] = decision
+            found.pop(decision.slot, None)
+            found[decision.slot] = decision
         return list(found.values())
 
     def pending(self, query_id: str | None = None) -> list[Decision]:
-        """The decisions that are not in the golden file yet, oldest first."""
-        return self._select(f"undone_at IS NULL AND state = '{PENDING}'", query_id)
+        """What counts and is not in the golden file yet, oldest first; what was held back is looked at again."""
+        return [decision for decision in self.current(query_id) if decision.state in (PENDING, HELD)]
 
-    def latest(self, annotator: str) -> Decision | None:
-        """The last decision of a person that is not undone."""
-        found = self._select("undone_at IS NULL AND annotator = ? COLLATE BINARY", None, (annotator,), newest=True)
+    def latest(self, annotator: str, scored_run: str | None = None) -> Decision | None:
+        """The last decision of a person that is not undone: on labels, or on the answers of a run."""
+        condition = f"undone_at IS NULL AND annotator = ? COLLATE BINARY AND field NOT LIKE '{SCORE}%'"
+        values: tuple[str, ...] = (annotator,)
+        if scored_run is not None:
+            condition = condition.replace("NOT LIKE", "LIKE") + " AND item = ? COLLATE BINARY"
+            values = annotator, scored_run
+        found = self._select(condition, None, values, newest=True)
         return found[0] if found else None
 
     def undo(self, label_no: int) -> None:
@@ -305,6 +314,13 @@ class LabelStore:
             else:
                 msg = f"{self.path}: {error.headline}; all decisions before this one are stored"
             raise DatabaseError(msg) from error
+
+
+def check_known(after: int, latest: int) -> None:
+    """Raises StaleDecisionError if the last decision is not the one that was known."""
+    if after != latest:
+        msg = f"this was decided meanwhile, in another tab or by another process (decision {latest})"
+        raise StaleDecisionError(msg)
 
 
 def stored_decisions(database: str | os.PathLike[str]) -> list[Decision]:

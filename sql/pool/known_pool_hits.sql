@@ -2,25 +2,8 @@
 -- again.
 -- columns: as in placed_pool_hits.sql
 -- kind: table
-WITH returned AS (
-    SELECT
-        r.query_id,
-        h.chunk_id,
-        COALESCE(h.chunker_version, u.chunker_version) AS chunker_version,
-        bit_or(n.run_bit)         AS runs,
-        MIN(h.rank)               AS best_rank,
-        MAX(r.run_id)             AS run_id
-    FROM hits AS h
-    JOIN results AS r ON r.result_no = h.result_no
-    JOIN pool_runs AS n ON n.run_id = r.run_id
-    JOIN runs AS u ON u.run_id = r.run_id
-    WHERE h.rank <= (SELECT depth FROM pool_settings)
-      AND r.query_id IN (SELECT query_id FROM queries)
-    GROUP BY r.query_id, h.chunk_id, COALESCE(h.chunker_version, u.chunker_version)
-)
-
 SELECT
-    t.query_id,
+    q.query_id,
     t.chunk_id,
     t.chunker_version,
     k.doc_id,
@@ -28,6 +11,8 @@ SELECT
     k.spans_text,
     t.runs,
     t.best_rank,
-    t.run_id
-FROM returned AS t
+    n.run_id
+FROM returned_pool_hits AS t
+JOIN pool_query_numbers AS q ON q.query_no = t.query_no
+JOIN pool_runs AS n ON n.run_no = t.run_no
 JOIN pool_chunks AS k ON k.chunk_id = t.chunk_id AND k.chunker_version = t.chunker_version

@@ -55,11 +55,10 @@ def main() -> None:
 
 
 def labelling(folder: Path) -> None:
-    pooled, scored, candidates = pooling.measure(*pooling.make(folder, runs=200, queries=5_000, hits=10))
     table(
-        f"kbeval label: 5,000 queries, 200 runs of 10 hits, {candidates:,} candidates",
-        ["what", "seconds", "ratio"],
-        [["score all runs", f"{scored:.1f}", "1.0"], ["pool", f"{pooled:.1f}", f"{pooled / scored:.2f}"]],
+        "kbeval label: the pool of 5,000 queries in 200 runs of 10 hits (10 million), whole processes",
+        ["what", "seconds", "of processors", "of scoring", "candidates", "peak MB"],
+        pooling.rows(folder),
     )
 
 

@@ -42,7 +42,7 @@ class InBrowser:
     def settle(self) -> None:
         """Until all that was asked for is answered."""
         for _ in range(2):
-            self.page.evaluate("() => busy")
+            self.page.evaluate("async () => { while (waiting) await turn; await busy; }")
 
     def open(self, query_id: str) -> None:
         self.page.keyboard.press("/")
@@ -266,3 +266,127 @@ def test_a_killed_process_loses_nothing_that_it_confirmed(tmp_path: Path) -> Non
 def test_the_page_ends_when_it_is_not_used(served: tuple[Workspace, Labelling, PageServer]) -> None:
     with PageServer(Actions(served[1]), idle_seconds=0.1) as server:
         assert server.wait() == "idle"
+
+
+# --- what people disagree on, and answers to be scored ------------------------------------------------------
+
+
+def test_settling_in_a_browser(browser: Browser, tmp_path: Path) -> None:
+    workspace = make(tmp_path)
+    for who, value in (("ann", "yes"), ("bob", "no")):
+        with Labelling(workspace.db, workspace.golden, Chosen(who)) as session:
+            key = next(one.key for one in session.view("q7").candidates if "The answer 7" in one.text)
+            session.decide("q7", key, value)
+            session.set_answerable("q7", value=value == "yes", is_sure=True)
+            session.set_rule("q7", "answer 7", is_wanted=value == "yes")
+    chosen = Chosen("eva", to_settle=True)
+    with Labelling(workspace.db, workspace.golden, chosen) as session, PageServer(Actions(session)) as server:
+        page = browser.new_page()
+        driver = InBrowser(page)
+        driver.visit(server.url)
+        expect(page.locator("#left")).to_contain_text("1 query left, 3 disagreements")
+        expect(page.locator("#candidates > li")).to_have_count(3)
+        expect(page.locator(".dispute").first).to_contain_text("ann: yes · bob: no")
+        assert accessibility_faults(page) == []
+        # Keys that are pressed before the answer to the last one are about what is shown then.
+        for key in "sss":
+            page.keyboard.press(key)
+        driver.settle()
+        expect(page.locator("#left")).to_contain_text("everything is settled")
+        expect(page.locator("#candidates > li.yes")).to_have_count(3)
+        driver.press("u")
+        expect(page.locator("#left")).to_contain_text("1 disagreement")
+        driver.press("s")
+        page.locator("#end").click()
+        expect(page.locator("#message")).to_contain_text("Saved")
+        assert driver.faults == []
+        page.close()
+    line = "  query: What is topic 7?\n"
+    spans = "  expected_spans: [{doc_id: d7, kind: line, start: 1, end: 3}]\n"
+    wanted = BEFORE.replace(line, f"{line}  answerable: true\n{spans}  must_contain: [answer 7]\n")
+    assert workspace.golden.read_text(encoding="utf-8") == wanted
+
+
+def test_scoring_answers_in_a_browser(browser: Browser, tmp_path: Path) -> None:  # noqa: PLR0915  (a whole work)
+    """`kbeval label --as-judge RUN --web` as a process, by keyboard; then what two people disagree on."""
+    workspace = Workspace(tmp_path)
+    hit = {"chunk_id": "c", "doc_id": "d", "text": f"The context {HOSTILE}"}
+    workspace.add_golden(*({"id": f"q{n}", "expected_key_facts": [f"fact {n}"]} for n in range(3)))
+    rows = {
+        f"q{n}": {
+            "query": f"Question {n}?",
+            "hits_top_k": [hit],
+            "answer": {"answer": f"Answer {n}.", "grounded": True},
+        }
+        for n in range(3)
+    }
+    workspace.add_run("run", rows)
+
+    def served_by(who: str, *more: str) -> tuple[subprocess.Popen[str], str]:
+        command = [sys.executable, "-m", "kbeval", "label", "--as-judge", "run", "--web", "--annotator", who, *more]
+        where = ["--db", str(workspace.db), "--golden", str(workspace.golden)]
+        process = subprocess.Popen([*command, *where], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert process.stdout is not None
+        return process, process.stdout.readline().strip()
+
+    scores = {"ann": [(5, 4), (3, 3), (0, 1)], "bob": [(5, 4), (2, 3), (0, 1)]}
+    for who, wanted in scores.items():
+        process, url = served_by(who)
+        try:
+            page = browser.new_page()
+            driver = InBrowser(page)
+            driver.visit(url)
+            expect(page.locator("#left")).to_contain_text("3 answers left, 6 scores")
+            if who == "ann":
+                assert accessibility_faults(page) == []
+                assert page.locator("#candidates img, #candidates script").count() == 0
+            for _ in range(3):
+                n = int(str(page.locator("#meta").text_content())[1:])
+                expect(page.locator("#scores")).to_contain_text(f"fact {n}")
+                for value in (*wanted[n], "n"):
+                    page.keyboard.press(str(value))
+                driver.settle()
+            expect(page.locator("#left")).to_contain_text("everything is decided")
+            # A score off the scale is nothing; an undo takes back the last one.
+            driver.press("9")
+            driver.press("u")
+            expect(page.locator("#left")).to_contain_text("1 answer left, 1 score")
+            n = int(str(page.locator("#meta").text_content())[1:])
+            driver.press(str(wanted[n][1]))
+            page.locator("#end").click()
+            expect(page.locator("#message")).to_contain_text("Saved")
+            assert driver.faults == []
+            page.close()
+            assert "next: kbeval judge run --agreement" in process.communicate(timeout=60)[1]
+            assert process.returncode == 0
+        finally:
+            process.kill()
+            process.communicate()
+    stored = workspace.execute(
+        "SELECT annotator, query_id, field, value_json FROM kbeval_labels WHERE undone_at IS NULL"
+    )
+    names = ("score:groundedness", "score:correctness")
+    assert sorted(stored) == sorted(
+        (who, f"q{n}", name, str(value))
+        for who, wanted in scores.items()
+        for n, pair in enumerate(wanted)
+        for name, value in zip(names, pair, strict=True)
+    )
+    process, url = served_by("eva", "--settle")
+    try:
+        page = browser.new_page()
+        driver = InBrowser(page)
+        driver.visit(url)
+        expect(page.locator("#left")).to_contain_text("1 answer left, 1 score")
+        expect(page.locator(".dispute")).to_have_text("ann: 3 · bob: 2")
+        driver.press("3")
+        expect(page.locator("#left")).to_contain_text("everything is")
+        page.locator("#end").click()
+        expect(page.locator("#message")).to_contain_text("Saved")
+        page.close()
+        process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
+    settled = "SELECT annotator, query_id, field, value_json FROM kbeval_labels WHERE is_settlement"
+    assert workspace.execute(settled) == [("eva", "q1", "score:groundedness", "3")]

@@ -194,6 +194,8 @@ def label_ten(driver: Driver) -> None:
     driver.open("q9")
     driver.choose("The answer 9")
     driver.press("s")
+    # Once more, because there is a label now.
+    driver.press("x")
     driver.press("x")
     driver.press("u")
     driver.press("u")

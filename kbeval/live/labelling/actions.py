@@ -34,8 +34,10 @@ class Actions:
             "decide": lambda b: session.decide(
                 _text(b, "query"), _text(b, "key"), _text(b, "value"), _part(b), _number(b, "after")
             ),
-            "rest": lambda b: session.decide_rest(_text(b, "query")),
-            "answerable": lambda b: session.set_answerable(_text(b, "query"), _truth(b, "value"), _number(b, "after")),
+            "rest": lambda b: session.decide_rest(_text(b, "query"), _number(b, "after")),
+            "answerable": lambda b: session.set_answerable(
+                _text(b, "query"), _truth(b, "value"), _number(b, "after"), is_sure=bool(_truth(b, "sure"))
+            ),
             "wording": lambda b: session.set_query(_text(b, "query"), _text(b, "text"), _number(b, "after")),
             "rule": lambda b: session.set_rule(
                 _text(b, "query"), _text(b, "text"), is_wanted=bool(_truth(b, "wanted")), after=_number(b, "after")
@@ -52,9 +54,9 @@ class Actions:
             kind, _, query_id = name.partition("/")
             if kind != "query":
                 raise LookupError(name)
-            return self.shown(self._session.view(query_id))
+            return {**self.shown(self._session.view(query_id)), **self.left()}
         if name == "undo":
-            return {"query": self._session.undo(), **self.left()}
+            return {"query": self._session.undo(_number(body, "after")), **self.left()}
         if name == "save":
             return self.save(_text(body, "query"))
         return {**self.shown(self._posts[name](body)), **self.left()}
@@ -79,9 +81,9 @@ class Actions:
         }
 
     def left(self) -> dict[str, int]:
-        """What is still to be decided on."""
+        """What is still to be decided on, and the number of the decision that an undo would take back."""
         queries, candidates = self._session.left()
-        return {"queries_left": queries, "candidates_left": candidates}
+        return {"queries_left": queries, "candidates_left": candidates, "last": self._session.latest()}
 
     def save(self, query_id: str | None) -> dict[str, Any]:
         """Write a query, or everything, to the golden file."""
@@ -95,7 +97,7 @@ class Actions:
             "id": view.query_id,
             "query": entry["query"],
             "words": words_to_mark(view),
-            "answerable": entry.get("answerable"),
+            "answerable": view.answerable,
             "must_contain": list(entry.get("must_contain") or ()),
             "about": {name: entry[name] for name in ("category", "difficulty", "lang", "group") if entry.get(name)},
             "labels": labels_in_words(entry),
@@ -107,6 +109,8 @@ class Actions:
             "disputes": {key: dict(votes) for key, votes in view.disputes.items()},
             "settled": dict(view.settled),
             "open": view.open,
+            "latest": view.latest,
+            "advice": view.advice,
         }
 
 
@@ -123,9 +127,9 @@ class AnswerActions:
             return self._work()
         kind, _, query_id = name.partition("/")
         if method == "GET" and kind == "query":
-            return self._shown(session.view(query_id))
+            return {**self._shown(session.view(query_id)), **self._left()}
         if method == "POST" and name == "undo":
-            return {"query": session.undo(), **self._left()}
+            return {"query": session.undo(_number(body, "after")), **self._left()}
         if method == "POST" and name == "save":
             return self.save(None)
         if method == "POST" and name == "score":
@@ -153,7 +157,7 @@ class AnswerActions:
         return {
             "mode": "score",
             "annotator": session.annotator,
-            "settling": False,
+            "settling": session.is_settling,
             "file": f"answers of {session.run_id}",
             "queue": queue,
             "first": session.first(),
@@ -163,7 +167,7 @@ class AnswerActions:
 
     def _left(self) -> dict[str, int]:
         queries, scores = self._session.left()
-        return {"queries_left": queries, "candidates_left": scores}
+        return {"queries_left": queries, "candidates_left": scores, "last": self._session.latest()}
 
     def _shown(self, view: AnswerView) -> dict[str, Any]:
         answer = view.answer
@@ -175,7 +179,8 @@ class AnswerActions:
             "facts": list(answer.expected_key_facts),
             "scores": dict(view.scores),
             "versions": dict(view.versions),
-            "open": len(self._session.rubrics) - len(view.scores),
+            "said": {name: dict(scores) for name, scores in view.said.items()},
+            "open": self._session.missing(view),
         }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kbeval.storage.labels import ANSWERABLE, SCORE, SKIP, SUPPORTS, Decision
+from kbeval.storage.labels import ANSWERABLE, MUST_CONTAIN, SCORE, SKIP, SUPPORTS, Decision
 
 RESAMPLES = 2_000
 SEED = 0
@@ -180,8 +180,8 @@ def _row(name: str, label: str, units: Units) -> AgreementRow:
 def _units(decisions: Sequence[Decision]) -> dict[str, list[tuple[str, dict[str, float]]]]:
     """What each person said, by field and by what it is about."""
     units: dict[str, dict[tuple[str, str], dict[str, float]]] = {}
-    for one, item in _of_same_text(decisions):
-        number = _number(one)
+    for one, item in same_texts(decisions):
+        number = vote_of(one)
         if number is not None and not one.is_settlement:
             units.setdefault(one.field, {}).setdefault((one.query_id, item), {})[one.annotator] = number
     return {
@@ -190,15 +190,18 @@ def _units(decisions: Sequence[Decision]) -> dict[str, list[tuple[str, dict[str,
     }
 
 
-def _number(decision: Decision) -> float | None:
+def vote_of(decision: Decision) -> float | None:
+    """What a decision says, as a number; None if it says nothing that people can disagree on."""
     if decision.field == SUPPORTS:
         return None if decision.value == SKIP else float(decision.value == "yes")
     if decision.field == ANSWERABLE:
         return None if decision.value["to"] is None else float(decision.value["to"])
+    if decision.field == MUST_CONTAIN:
+        return float(bool(decision.value))
     return float(decision.value) if decision.field.startswith(SCORE) and decision.value is not None else None
 
 
-def _of_same_text(decisions: Sequence[Decision]) -> list[tuple[Decision, str]]:
+def same_texts(decisions: Sequence[Decision]) -> list[tuple[Decision, str]]:
     """Decisions with what they are about: one name for the same text, also after it was chunked anew."""
     names: dict[tuple[str, str], list[tuple[Decision, str]]] = {}
     found = []
@@ -238,8 +241,8 @@ def disputes(decisions: Sequence[Decision]) -> list[Dispute]:
     said: dict[tuple[str, str, str], dict[str, Any]] = {}
     texts: dict[tuple[str, str, str], str] = {}
     settled: dict[tuple[str, str, str], Any] = {}
-    for one, item in _of_same_text(decisions):
-        if _number(one) is None:
+    for one, item in same_texts(decisions):
+        if vote_of(one) is None:
             continue
         place = (one.query_id, one.field, item)
         value = one.value["to"] if one.field == ANSWERABLE else one.value
@@ -247,7 +250,8 @@ def disputes(decisions: Sequence[Decision]) -> list[Dispute]:
             settled[place] = value
         else:
             said.setdefault(place, {})[one.annotator] = value
-            texts.setdefault(place, " ".join(filter(None, (one.about.path or one.about.doc_id, one.about.chunk_id))))
+            what = one.item if one.field == MUST_CONTAIN else one.about.path or one.about.doc_id
+            texts.setdefault(place, " ".join(filter(None, (what, one.about.chunk_id))))
     return [
         Dispute(*place, who, texts[place], settled.get(place))
         for place, who in sorted(said.items())

@@ -19,7 +19,7 @@ from kbeval.live.labelling.agreement import ORDINAL, alpha, alpha_interval
 from kbeval.live.rubrics import Rubric
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.scorer import open_scoring
-from kbeval.storage.labels import KEPT, SCORE, About, Decision, LabelStore
+from kbeval.storage.labels import KEPT, SCORE, About, Decision, LabelStore, check_known
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class AnswerView:
     answer: Answer
     scores: Mapping[str, int]
     versions: Mapping[str, int]
+    # While settling: what each person said, by rubric, where they differ.
+    said: Mapping[str, Mapping[str, int]]
 
 
 class AnswerScoring:
@@ -44,8 +46,11 @@ class AnswerScoring:
         options: ScoreOptions,
         *,
         seed: int = 0,
+        to_settle: bool = False,
     ) -> None:
+        """`to_settle`: only the answers to which people gave different scores, to settle them."""
         self.annotator = annotator
+        self.is_settling = to_settle
         self.rubrics = {rubric.name: rubric for rubric in rubrics}
         found = read_answers(database, run, golden, options, options.suite)
         self.run_id = found.run.run_id
@@ -56,11 +61,14 @@ class AnswerScoring:
         self._stack = contextlib.ExitStack()
         self._lock = threading.RLock()
         self._scored: dict[str, dict[str, Decision]] = {}
+        self._said: dict[str, dict[str, dict[str, int]]] = {}
 
     def __enter__(self) -> Self:
         self._stack.enter_context(self._store)
         self._store.make_table()
         self._look()
+        if self.is_settling:
+            self.queue = [query_id for query_id in self.queue if self._disputed(query_id)]
         return self
 
     def __exit__(
@@ -70,24 +78,36 @@ class AnswerScoring:
             self._stack.close()
 
     def _look(self) -> None:
-        self._scored = {}
+        self._scored, self._said = {}, {}
         for one in self._store.current():
-            name = one.field.removeprefix(SCORE)
-            if one.annotator == self.annotator and one.item == self.run_id and name in self.rubrics:
-                answer = self._answers.get(one.query_id)
-                # An answer that was stored anew since is another answer.
-                if answer is not None and one.about.text_hash == answer.row_mark:
-                    self._scored.setdefault(one.query_id, {})[name] = one
+            name, answer = one.field.removeprefix(SCORE), self._answers.get(one.query_id)
+            # An answer that was stored anew since is another answer.
+            if name not in self.rubrics or one.item != self.run_id or answer is None:
+                continue
+            if one.about.text_hash != answer.row_mark or one.value is None:
+                continue
+            if not one.is_settlement:
+                self._said.setdefault(one.query_id, {}).setdefault(name, {})[one.annotator] = int(one.value)
+            # What was settled counts, whichever person settled it.
+            if one.is_settlement if self.is_settling else one.annotator == self.annotator and not one.is_settlement:
+                self._scored.setdefault(one.query_id, {})[name] = one
+
+    def _disputed(self, query_id: str) -> dict[str, dict[str, int]]:
+        own = self._said.get(query_id, {})
+        return {name: said for name, said in own.items() if len(set(said.values())) > 1}
 
     def view(self, query_id: str) -> AnswerView:
-        """An answer, and how this person scored it."""
+        """An answer, and how this person scored it, or how it was settled."""
         with self._lock:
             if query_id not in self._answers:
                 msg = f"run {self.run_id} has no answer to query {query_id!r} that can be scored"
                 raise UsageError(msg)
-            own = {name: one for name, one in self._scored.get(query_id, {}).items() if one.value is not None}
-            versions = {name: one.label_no for name, one in self._scored.get(query_id, {}).items()}
-            return AnswerView(self._answers[query_id], {name: int(one.value) for name, one in own.items()}, versions)
+            own = self._scored.get(query_id, {})
+            versions = {name: one.label_no for name, one in own.items() if one.annotator == self.annotator}
+            said = self._disputed(query_id) if self.is_settling else {}
+            return AnswerView(
+                self._answers[query_id], {name: int(one.value) for name, one in own.items()}, versions, said
+            )
 
     def score(self, query_id: str, rubric: str, value: int, after: int | None = None) -> AnswerView:
         """Give a score."""
@@ -97,32 +117,55 @@ class AnswerScoring:
                 msg = f"a score of {rubric} is a whole number from {found.low} to {found.high}" if found else rubric
                 raise UsageError(msg)
             answer = self.view(query_id).answer
-            about = About(text_hash=answer.row_mark)
-            self._store.add(
-                Decision(query_id, self.annotator, f"{SCORE}{rubric}", self.run_id, value, about, state=KEPT), after
+            if self.is_settling and rubric not in self._disputed(query_id):
+                msg = f"people do not disagree on {rubric} of this answer"
+                raise UsageError(msg)
+            made = Decision(
+                query_id,
+                self.annotator,
+                f"{SCORE}{rubric}",
+                self.run_id,
+                value,
+                About(text_hash=answer.row_mark),
+                self.is_settling,
+                KEPT,
             )
+            self._store.add(made, after)
             self._look()
             return self.view(query_id)
 
-    def undo(self) -> str | None:
-        """Take back the last score of this person; returns its query."""
+    def latest(self) -> int:
+        """The number of the score that an undo would take back; 0 if there is none."""
         with self._lock:
-            last = self._store.latest(self.annotator)
-            if last is None or not last.field.startswith(SCORE) or last.item != self.run_id:
+            last = self._store.latest(self.annotator, self.run_id)
+            return 0 if last is None else last.label_no
+
+    def undo(self, after: int | None = None) -> str | None:
+        """Take back the last score of this person; returns its query. `after`: the last score that was known."""
+        with self._lock:
+            last = self._store.latest(self.annotator, self.run_id)
+            if after is not None:
+                check_known(after, 0 if last is None else last.label_no)
+            if last is None:
                 return None
             self._store.undo(last.label_no)
             self._look()
             return last.query_id
 
+    def missing(self, view: AnswerView) -> int:
+        """How many scores an answer lacks."""
+        wanted = view.said.keys() if self.is_settling else self.rubrics.keys()
+        return len(wanted - view.scores.keys())
+
     def is_open(self, query_id: str) -> bool:
         """Does a rubric have no score yet?"""
         with self._lock:
-            return len(self.view(query_id).scores) < len(self.rubrics)
+            return self.missing(self.view(query_id)) > 0
 
     def left(self) -> tuple[int, int]:
         """How many answers, and how many scores, are missing."""
         with self._lock:
-            missing = [len(self.rubrics) - len(self.view(query_id).scores) for query_id in self.queue]
+            missing = [self.missing(self.view(query_id)) for query_id in self.queue]
             return sum(count > 0 for count in missing), sum(missing)
 
     def first(self) -> str | None:
@@ -135,7 +178,7 @@ class AnswerScoring:
 
 @dataclass(frozen=True)
 class JudgedBy:
-    """How far the judge agrees with one person, or with the mean of all (`people`)."""
+    """How far the judge agrees with one person, or with all (`people`): what was settled, else their mean."""
 
     rubric: str
     judge: str
@@ -177,11 +220,15 @@ def people_and_judge(database: Path, run: str, options: ScoreOptions) -> PeopleA
         )
         marks = dict(scoring.session.rows("SELECT query_id, CAST(row_mark AS VARCHAR) FROM results"))
     said: dict[str, dict[str, dict[str, float]]] = {}
+    settled: dict[tuple[str, str], float] = {}
     with LabelStore(database, mode="ro") as store:
         for one in store.current():
             is_same = one.item == found.run_id and one.about.text_hash == marks.get(one.query_id)
             if one.field.startswith(SCORE) and is_same and one.value is not None:
                 rubric = one.field.removeprefix(SCORE)
+                if one.is_settlement:
+                    settled[rubric, one.query_id] = float(one.value)
+                    continue
                 said.setdefault(rubric, {}).setdefault(one.query_id, {})[one.annotator] = float(one.value)
     rows = []
     for rubric in sorted({str(name) for _, name, _, _ in judged} & said.keys()):
@@ -191,9 +238,10 @@ def people_and_judge(database: Path, run: str, options: ScoreOptions) -> PeopleA
         people = sorted({who for unit in units.values() for who in unit})
         for who in (*people, *(["people"] if len(people) > 1 else [])):
             pairs = [
-                (unit[who] if who in unit else sum(unit.values()) / len(unit), scores[query_id])
+                (unit[who] if who in people else settled.get((rubric, query_id), mean), scores[query_id])
                 for query_id, unit in sorted(units.items())
-                if query_id in scores and (who in unit or who == "people")
+                for mean in (sum(unit.values()) / len(unit),)
+                if query_id in scores and (who in unit or who not in people)
             ]
             by = agreement([a for a, _ in pairs], [b for _, b in pairs])
             rows.append(JudgedBy(rubric, ", ".join(sorted(models)), who, by))

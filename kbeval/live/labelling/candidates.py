@@ -38,6 +38,8 @@ class Candidate:
     # The chunks that are the same text, and earlier decisions about them.
     chunk_ids: tuple[str, ...]
     keys: tuple[str, ...]
+    # It is not a text, but a field of the query that people disagree on.
+    is_question: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """For a front end: without runs and ranks."""

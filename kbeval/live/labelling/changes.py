@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -43,14 +44,30 @@ def usual_form(entries: Sequence[Mapping[str, Any]]) -> str:
     return max(FORMS, key=lambda form: counts[form]) if any(counts.values()) else SPANS
 
 
-def changes_of(decision: Decision, entry: Mapping[str, Any], form: str, same: Same) -> dict[str, Any]:
+def usual_names(entry: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """How spans name their document, `doc_id` or `path`: as those of the entry do, else as most of the file do."""
+    own = [_names(span) for span in entry.get("expected_spans") or ()]
+    if own:
+        return own[-1]
+    found = Counter(_names(span) for one in entries for span in one.get("expected_spans") or ())
+    return max(found, key=lambda names: (found[names], names)) if found else ("doc_id",)
+
+
+def _names(span: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(name for name in ("doc_id", "path") if span.get(name))
+
+
+def changes_of(
+    decision: Decision, entry: Mapping[str, Any], form: str, same: Same, names: Sequence[str] = ("doc_id",)
+) -> dict[str, Any]:
     """The fields of an entry that a decision changes, with their new values; empty if it is all there.
 
-    `entry` has normalized fields. Raises ConflictError if a value is neither the former nor the new one.
+    `entry` has normalized fields. `names`: how its spans name their document. Raises ConflictError if a value is
+    neither the former nor the new one.
     """
     if decision.field == SUPPORTS:
         if decision.value == YES:
-            return _supporting(decision, entry, form, same)
+            return _supporting(decision, entry, form, same, names)
         return _not_supporting(decision, entry, same) if decision.value == NO else {}
     if decision.field == MUST_CONTAIN:
         own = list(entry.get("must_contain") or ())
@@ -73,7 +90,9 @@ def _replaced(decision: Decision, entry: Mapping[str, Any]) -> dict[str, Any]:
     return {decision.field: REMOVED if new is None else new}
 
 
-def _supporting(decision: Decision, entry: Mapping[str, Any], form: str, same: Same) -> dict[str, Any]:
+def _supporting(
+    decision: Decision, entry: Mapping[str, Any], form: str, same: Same, names: Sequence[str]
+) -> dict[str, Any]:
     about = decision.about
     changes: dict[str, Any] = {}
     spans = label_spans(decision)
@@ -86,7 +105,7 @@ def _supporting(decision: Decision, entry: Mapping[str, Any], form: str, same: S
         form = SPANS if spans else SUPPORT
     if form == SPANS:
         own = list(entry.get("expected_spans") or ())
-        new = [span for span in spans if not any(_covers(known, span) for known in own)]
+        new = [_named(span, names) for span in spans if not any(_covers(known, span) for known in own)]
         changes["expected_spans"] = [*own, *new] if new else own
     elif form == CHUNKS:
         own = list(entry.get("expected_chunk_ids") or ())
@@ -151,10 +170,10 @@ def _is_support(support: Mapping[str, Any], path: str | None, text: str) -> bool
 
 
 def label_spans(decision: Decision) -> list[dict[str, Any]]:
-    """The place of a decision as labels: with its document, and only the numbers that its kind has."""
+    """The place of a decision: with all that names its document, and only the numbers that its kind has."""
     about = decision.about
-    where = {"doc_id": about.doc_id} if about.doc_id else {"path": about.path}
-    if not any(where.values()):
+    where = {name: value for name, value in (("doc_id", about.doc_id), ("path", about.path)) if value}
+    if not where:
         return []
     found = []
     for span in json.loads(about.spans_json or "[]"):
@@ -163,6 +182,12 @@ def label_spans(decision: Decision) -> list[dict[str, Any]]:
             numbers = {name: _whole(span[name]) for name in kind.names if span.get(name) is not None}
             found.append({**where, "kind": span["kind"], **numbers})
     return found
+
+
+def _named(span: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """A span as a label, which names its document as others do."""
+    kept = [name for name in names if name in span] or ["doc_id" if "doc_id" in span else "path"]
+    return {name: value for name, value in span.items() if name in kept or name not in ("doc_id", "path")}
 
 
 def _whole(number: float) -> float:

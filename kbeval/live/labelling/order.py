@@ -10,11 +10,11 @@ from typing import Any
 from kbeval.errors import UsageError
 from kbeval.explore.pool import DEFAULT_DEPTH, MoreItem, Pool, QueryPool, build_pool, decided_items
 from kbeval.golden import Golden
-from kbeval.live.labelling.agreement import disputes
 from kbeval.live.labelling.candidates import items_of_hits
+from kbeval.live.labelling.consensus import Consensus
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.scorer import open_scoring
-from kbeval.storage.labels import SUPPORTS, Decision
+from kbeval.storage.labels import Decision
 from kbeval.storage.runs import find_run
 from kbeval.storage.source import with_or_without_copy
 from kbeval.util.text import did_you_mean
@@ -84,7 +84,7 @@ def order_of(golden: Golden, chosen: Chosen, pool: Pool, decided: Sequence[Decis
         and (not chosen.unlabelled or not _is_labelled(entry))
     ]
     if chosen.to_settle:
-        open_ones = {one.query_id for one in disputes(decided) if one.field == SUPPORTS and one.settled is None}
+        open_ones = Consensus(decided).open_counts()
         found = [query_id for query_id in found if query_id in open_ones]
     elif chosen.since_run is not None:
         found = [query_id for query_id in found if pool.queries.get(query_id, _NOTHING).open]

@@ -12,7 +12,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Footer, Static
 
 from kbeval.errors import KbevalError
-from kbeval.live.labelling.answers import AnswerScoring
+from kbeval.live.labelling.answers import AnswerScoring, AnswerView
 from kbeval.util.text import counted, shown
 
 
@@ -39,6 +39,7 @@ class ScoreApp(App[None]):
         self._rubric = 0
         self._shows_rubric = False
         self._said = ""
+        self._last = session.latest()
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(id="page"):
@@ -69,9 +70,11 @@ class ScoreApp(App[None]):
             view = self.session.score(self._query, name, value, after)
         except KbevalError as error:
             self._said = error.headline
+            self._last = self.session.latest()
         else:
             self._said = ""
-            left = [place for place, rubric in enumerate(self._rubrics) if rubric not in view.scores]
+            self._last = self.session.latest()
+            left = [place for place, rubric in enumerate(self._rubrics) if self._is_open(view, rubric)]
             self._rubric = left[0] if left else self._rubric
         self._show()
 
@@ -95,17 +98,24 @@ class ScoreApp(App[None]):
 
     def action_undo(self) -> None:
         """Take back the last score."""
-        query_id = self.session.undo()
-        self._said = "there is nothing to undo" if query_id is None else "undone"
+        try:
+            query_id = self.session.undo(self._last)
+            self._said = "there is nothing to undo" if query_id is None else "undone"
+        except KbevalError as error:
+            query_id, self._said = None, error.headline
+        self._last = self.session.latest()
         self._open(query_id or self._query)
 
     def _open(self, query_id: str | None) -> None:
         self._query = query_id
         if query_id is not None:
-            scores = self.session.view(query_id).scores
-            open_ones = (place for place, name in enumerate(self._rubrics) if name not in scores)
+            view = self.session.view(query_id)
+            open_ones = (place for place, name in enumerate(self._rubrics) if self._is_open(view, name))
             self._rubric = next(open_ones, 0)
         self._show()
+
+    def _is_open(self, view: AnswerView, rubric: str) -> bool:
+        return rubric not in view.scores and (rubric in view.said or not self.session.is_settling)
 
     def _show(self) -> None:
         text = Text()
@@ -120,7 +130,9 @@ class ScoreApp(App[None]):
                 score = view.scores.get(name)
                 line = f"{'▸' if place == self._rubric else ' '} {name} ({rubric.low}–{rubric.high}): "
                 text.append(shown(line), style="bold" if place == self._rubric else "")
-                text.append("–\n" if score is None else f"{score}\n", style="green")
+                text.append("–" if score is None else f"{score}", style="green")
+                said = ", ".join(f"{who}: {given}" for who, given in view.said.get(name, {}).items())
+                text.append(shown(f"   {said}\n") if said else "\n", style="red")
             if self._shows_rubric:
                 text.append("\n")
                 _lines(text, self.session.rubrics[self._rubrics[self._rubric]].template, "dim")

@@ -11,16 +11,18 @@ import json
 import random
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from kbeval.errors import GoldenError, KbevalError, UsageError
 from kbeval.live.labelling.candidates import Candidate, Reader, items_of_hits
-from kbeval.live.labelling.changes import Same
+from kbeval.live.labelling.changes import SPANS, Same
+from kbeval.live.labelling.consensus import Consensus, key_of
 from kbeval.live.labelling.order import Chosen, make_pool, order_of
 from kbeval.live.labelling.places import passage_spans
+from kbeval.live.labelling.views import QueryView, advice_on, has_support, seen_by
 from kbeval.live.labelling.writing import GoldenFile, Saved
 from kbeval.live.passages import Bm25
 from kbeval.storage.database_file import refuse_database
@@ -35,37 +37,21 @@ from kbeval.storage.labels import (
     QUERY,
     SKIP,
     SUPPORTS,
+    WRITTEN,
     YES,
     About,
     Decision,
     LabelStore,
+    check_known,
 )
 
-__all__ = ["Chosen", "Labelling", "QueryView"]
+__all__ = ["Chosen", "DoubtError", "Labelling", "QueryView"]
 
 _LONGEST_TEXT = 20_000
 
 
-@dataclass(frozen=True)
-class QueryView:
-    """A query as it is shown."""
-
-    query_id: str
-    entry: Mapping[str, Any]
-    candidates: Sequence[Candidate]
-    # The decision of this person on each candidate, by its key, and its number; the same for the query's own fields.
-    decided: Mapping[str, str]
-    versions: Mapping[str, int]
-    passages: Mapping[str, str]
-    # Where people disagree: who decided what, by candidate.
-    disputes: Mapping[str, Mapping[str, str]]
-    settled: Mapping[str, str]
-    note: str
-
-    @property
-    def open(self) -> int:
-        """How many candidates are neither decided on nor labelled."""
-        return sum(not one.is_labelled and self.decided.get(one.key, SKIP) == SKIP for one in self.candidates)
+class DoubtError(UsageError):
+    """It contradicts what is there; it is done if it is asked for once more."""
 
 
 class Labelling:
@@ -88,6 +74,7 @@ class Labelling:
         self._store = LabelStore(database)
         self._stack = contextlib.ExitStack()
         self._views: dict[str, QueryView] = {}
+        self._texts: dict[str, Sequence[Candidate]] = {}
         self.problems: list[str] = []
 
     def __enter__(self) -> Self:
@@ -98,7 +85,7 @@ class Labelling:
             self._pool = make_pool(self._database, self.file.golden, self.chosen, self._decided, self._fresh)
             self._reader = Reader(self._store)
             # What was decided before a crash, and is not in the file yet.
-            self.saved_before = self._write(self._store.pending())
+            self.saved_before = self._write(None)
             self.queue = order_of(self.file.golden, self.chosen, self._pool, self._decided)
         except BaseException:
             self._stack.close()
@@ -116,10 +103,15 @@ class Labelling:
     def left(self) -> tuple[int, int]:
         """How many queries, and how many candidates, are still to be decided on."""
         with self._lock:
-            counts = [self._open_count(query_id) for query_id in self.queue]
+            settling = Consensus(self._decided).open_counts() if self.chosen.to_settle else None
+            counts = [
+                self._open_count(query_id) if settling is None else settling.get(query_id, 0) for query_id in self.queue
+            ]
             return sum(count > 0 for count in counts), sum(counts)
 
     def _open_count(self, query_id: str) -> int:
+        if self.chosen.to_settle:
+            return Consensus([one for one in self._decided if one.query_id == query_id]).open_counts().get(query_id, 0)
         if query_id in self._views:
             return self._views[query_id].open
         pool = self._pool.queries.get(query_id)
@@ -144,9 +136,10 @@ class Labelling:
             if entry is None:
                 msg = f"{self.file.path} has no query {query_id!r}"
                 raise UsageError(msg)
-            known = self._views.get(query_id)
-            candidates = self._candidates(query_id, entry) if known is None else known.candidates
-            found = self._seen(query_id, entry, candidates)
+            if query_id not in self._texts:
+                self._texts[query_id] = self._candidates(query_id, entry)
+            candidates = self._texts[query_id]
+            found = seen_by(self.chosen, query_id, entry, candidates, self._store.current(query_id))
             self._views[query_id] = found
             return found
 
@@ -169,33 +162,6 @@ class Labelling:
         random.Random(f"{self.chosen.seed} {query_id}").shuffle(shuffled)  # noqa: S311  (an order)
         return shuffled
 
-    def _seen(self, query_id: str, entry: Mapping[str, Any], candidates: Sequence[Candidate]) -> QueryView:
-        stands_for = {key: one.key for one in candidates for key in one.keys}
-        decided: dict[str, str] = {}
-        versions: dict[str, int] = {}
-        passages: dict[str, str] = {}
-        settled: dict[str, str] = {}
-        votes: dict[str, dict[str, str]] = {}
-        note = ""
-        for one in self._store.current(query_id):
-            is_own = one.annotator == self.chosen.annotator
-            if one.field == SUPPORTS:
-                key = stands_for.get(one.item, one.item)
-                if one.is_settlement:
-                    settled[key] = str(one.value)
-                    continue
-                if one.value != SKIP:
-                    votes.setdefault(key, {})[one.annotator] = str(one.value)
-                if is_own:
-                    decided[key], versions[key] = str(one.value), one.label_no
-                    if one.about.passage:
-                        passages[key] = one.about.passage
-            elif is_own:
-                versions[f"{one.field}:{one.item}"] = one.label_no
-                note = str(one.value) if one.field == NOTE else note
-        disputes = {key: who for key, who in votes.items() if len(set(who.values())) > 1}
-        return QueryView(query_id, entry, candidates, decided, versions, passages, disputes, settled, note)
-
     # --- actions -----------------------------------------------------------------------------------------
 
     def decide(
@@ -207,28 +173,57 @@ class Labelling:
                 msg = f"a decision is yes, no or skip, not {value!r}"
                 raise UsageError(msg)
             one = self._candidate(query_id, key)
+            if one.is_question:
+                return self._settle_field(query_id, key, value, after)
+            view = self._views[query_id]
+            if value == YES and view.answerable is False:
+                msg = f"{query_id} is marked as unanswerable: press a if it can be answered, then label it"
+                raise UsageError(msg)
             about = _about(one, part if value == YES else None)
             state = KEPT if value == SKIP else PENDING
             settles = self.chosen.to_settle and value != SKIP
-            self._add(Decision(query_id, self.chosen.annotator, SUPPORTS, key, value, about, settles, state), after)
-            return self.view(query_id)
+            made = Decision(query_id, self.chosen.annotator, SUPPORTS, key, value, about, settles, state)
+            self._add(made, after)
+            return replace(self.view(query_id), advice=self._advice(made, one, part))
 
-    def decide_rest(self, query_id: str) -> QueryView:
-        """All that is open does not support the answer."""
+    def _settle_field(self, query_id: str, key: str, value: str, after: int | None) -> QueryView:
+        field, _, item = key.partition(":")
+        if value == SKIP:
+            return self.view(query_id)
+        if field == ANSWERABLE:
+            return self.set_answerable(query_id, value == YES, after, is_sure=True)
+        return self.set_rule(query_id, item, is_wanted=value == YES, after=after)
+
+    def _advice(self, made: Decision, one: Candidate, part: tuple[int, int] | None) -> str:
+        return advice_on(made, one, part) if self.file.form_of(made.query_id) == SPANS else ""
+
+    def decide_rest(self, query_id: str, after: int | None = None) -> QueryView:
+        """All that is open does not support the answer. `after`: the last decision on the query that was known."""
         with self._lock:
             view = self.view(query_id)
+            if after is not None:
+                check_known(after, view.latest)
+            if view.is_settling:
+                msg = "what people disagree on is settled one by one"
+                raise UsageError(msg)
             for one in view.candidates:
                 if not one.is_labelled and view.decided.get(one.key, SKIP) == SKIP:
                     self.decide(query_id, one.key, NO)
             return self.view(query_id)
 
-    def set_answerable(self, query_id: str, value: bool | None, after: int | None = None) -> QueryView:
-        """Can the query be answered from the documents? None: not said."""
+    def set_answerable(
+        self, query_id: str, value: bool | None, after: int | None = None, *, is_sure: bool = False
+    ) -> QueryView:
+        """Can the query be answered from the documents? None: not said. `is_sure`: although labels say so."""
         with self._lock:
-            former = self.view(query_id).entry.get("answerable")
-            change = {"from": former, "to": value}
-            self._add(Decision(query_id, self.chosen.annotator, ANSWERABLE, "", change), after)
-            return self._written(query_id)
+            view = self.view(query_id)
+            if value is False and not is_sure and has_support(view):
+                msg = f"{query_id} has a text that answers it: press x once more if it is unanswerable all the same"
+                raise DoubtError(msg)
+            change = {"from": view.entry.get("answerable"), "to": value}
+            settles = self.chosen.to_settle and value is not None
+            self._add(Decision(query_id, self.chosen.annotator, ANSWERABLE, "", change, is_settlement=settles), after)
+            return self._written(query_id, key_of(ANSWERABLE, ""))
 
     def set_query(self, query_id: str, text: str, after: int | None = None) -> QueryView:
         """Another wording."""
@@ -246,8 +241,8 @@ class Labelling:
                 msg = f"{self.file.path} has a query {query_id!r} already; choose another id"
                 raise UsageError(msg)
             self._add(Decision(query_id, self.chosen.annotator, ENTRY, "", _checked(text, "the query")), None)
-            saved = self._write(self._store.pending(query_id))
-            if self.file.golden.get(query_id) is None:
+            saved = self._write(query_id)
+            if saved.problems or self.file.golden.get(query_id) is None:
                 raise UsageError("; ".join(saved.problems) or f"{query_id} was not written")
             self.queue.append(query_id)
             return self.view(query_id)
@@ -258,8 +253,10 @@ class Labelling:
             item = _checked(text, "the text")
             # An unknown query is an error before anything is stored.
             self.view(query_id)
-            self._add(Decision(query_id, self.chosen.annotator, MUST_CONTAIN, item, is_wanted), after)
-            return self._written(query_id)
+            settles = self.chosen.to_settle
+            made = Decision(query_id, self.chosen.annotator, MUST_CONTAIN, item, is_wanted, is_settlement=settles)
+            self._add(made, after)
+            return self._written(query_id, key_of(MUST_CONTAIN, item))
 
     def set_note(self, query_id: str, text: str, after: int | None = None) -> QueryView:
         """A note about the query, kept in the database."""
@@ -268,27 +265,43 @@ class Labelling:
             self._add(Decision(query_id, self.chosen.annotator, NOTE, "", text[:_LONGEST_TEXT], state=KEPT), after)
             return self.view(query_id)
 
-    def undo(self) -> str | None:
-        """Take back the last decision of this person that is not taken back yet; returns its query."""
+    def latest(self) -> int:
+        """The number of the decision that an undo would take back; 0 if there is none."""
         with self._lock:
             last = self._store.latest(self.chosen.annotator)
+            return 0 if last is None else last.label_no
+
+    def undo(self, after: int | None = None) -> str | None:
+        """Take back the last decision of this person that is not taken back yet; returns its query.
+
+        `after`: the number of the last decision that was known.
+        """
+        with self._lock:
+            last = self._store.latest(self.chosen.annotator)
+            if after is not None:
+                check_known(after, 0 if last is None else last.label_no)
             if last is None:
                 return None
+            if last.state == WRITTEN:
+                # If the process is killed before it is undone here too, the next start writes it again.
+                self._store.mark({last.label_no: (PENDING, last.written)})
             if (problem := self.file.undo(last)) is not None:
+                self._store.mark({last.label_no: (last.state, last.written)})
                 raise UsageError(problem)
             self._store.undo(last.label_no)
             self._decided = self._store.current()
             if last.field == ENTRY:
                 self._views.pop(last.query_id, None)
+                self._texts.pop(last.query_id, None)
                 self.queue = [query_id for query_id in self.queue if query_id != last.query_id]
-            else:
+            elif self.file.golden.get(last.query_id) is not None:
                 self.view(last.query_id)
             return last.query_id
 
     def save(self, query_id: str | None = None) -> Saved:
         """Write what was decided about a query, or about all, into the golden file."""
         with self._lock:
-            return self._write(self._store.pending(query_id))
+            return self._write(query_id)
 
     # --- inside ------------------------------------------------------------------------------------------
 
@@ -303,34 +316,21 @@ class Labelling:
     def _add(self, decision: Decision, after: int | None) -> None:
         self._decided.append(self._store.add(decision, after))
 
-    def _written(self, query_id: str) -> QueryView:
+    def _written(self, query_id: str, key: str = "") -> QueryView:
         """Write what is pending about a query. Raises an error that says what was not written, and why."""
-        saved = self._write(self._store.pending(query_id))
+        saved = self._write(query_id)
         if saved.problems:
             raise UsageError("; ".join(saved.problems))
-        return self.view(query_id)
+        view = self.view(query_id)
+        is_held = key in view.disputes and key not in view.settled
+        return replace(view, advice="Not written: people disagree on it.") if is_held else view
 
-    def _write(self, decisions: Sequence[Decision]) -> Saved:
-        current = self._store.current() if decisions else []
-        votes: dict[tuple[str, str], dict[str, str]] = {}
-        for one in current:
-            if one.field == SUPPORTS and one.value != SKIP and not one.is_settlement:
-                votes.setdefault((one.query_id, one.item), {})[one.annotator] = str(one.value)
-        settled = {(one.query_id, one.item) for one in current if one.is_settlement}
-
-        def disputed(one: Decision) -> bool:
-            place = (one.query_id, one.item)
-            if one.field != SUPPORTS or one.is_settlement:
-                return False
-            return place in settled or len(set(votes.get(place, {}).values())) > 1
-
+    def _write(self, query_id: str | None) -> Saved:
         try:
-            saved = self.file.write(decisions, self._store, self._same_as, disputed)
+            saved = self.file.write(self._store, query_id, self._same_as)
         except GoldenError as error:
             # The file is not whole at this moment: everything stays pending.
-            saved = Saved(
-                problems=[f"{self.file.path} cannot be read now: {'; '.join(error.details) or error.headline}"]
-            )
+            saved = Saved(problems=[f"{self.file.path} cannot be read now: {'; '.join(error.faults)}"])
         except KbevalError as error:
             saved = Saved(problems=[error.headline])
         self.problems += saved.problems
@@ -340,11 +340,12 @@ class Labelling:
         if decision.field != SUPPORTS:
             return Same()
         try:
-            view = self._views.get(decision.query_id) or self.view(decision.query_id)
+            self.view(decision.query_id)
         except KbevalError:
             return Same()
-        own = next((one for one in view.candidates if decision.item in one.keys), None)
-        others = [one.text for one in view.candidates if decision.item not in one.keys]
+        texts = self._texts[decision.query_id]
+        own = next((one for one in texts if decision.item in one.keys), None)
+        others = [one.text for one in texts if decision.item not in one.keys]
         return (
             Same(own.chunk_ids, own.text, others) if own is not None else Same((), decision.about.passage or "", others)
         )

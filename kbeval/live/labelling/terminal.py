@@ -15,8 +15,8 @@ from textual.widgets import Footer, Input, Label, ListItem, ListView, Static
 from kbeval.errors import KbevalError
 from kbeval.live.labelling.actions import labels_in_words
 from kbeval.live.labelling.candidates import Candidate
-from kbeval.live.labelling.session import Labelling, QueryView
-from kbeval.live.labelling.terminal_text import is_done, line_of, lines_part, text_of
+from kbeval.live.labelling.session import DoubtError, Labelling, QueryView
+from kbeval.live.labelling.terminal_text import is_done_with, line_of, lines_part, text_of
 from kbeval.storage.labels import YES
 from kbeval.util.text import counted, shown
 
@@ -114,6 +114,9 @@ class LabelApp(App[None]):
         self._query = session.first()
         self.seen: QueryView | None = None
         self._said = ""
+        self._last = session.latest()
+        # The query about which a contradiction was pointed out just now.
+        self._doubted: str | None = None
 
     def compose(self) -> ComposeResult:
         yield Static(id="question")
@@ -136,7 +139,7 @@ class LabelApp(App[None]):
     async def _open(self, query_id: str) -> None:
         self._query = query_id
         view = self.session.view(query_id)
-        first = next((n for n, one in enumerate(view.candidates) if not is_done(view, one)), 0)
+        first = next((n for n, one in enumerate(view.candidates) if not is_done_with(view, one)), 0)
         await self._show(view, first)
 
     async def _show(self, view: QueryView, index: int | None = None) -> None:
@@ -152,7 +155,7 @@ class LabelApp(App[None]):
         question.append(shown(str(entry["query"])), style="bold")
         self.query_one("#question", Static).update(question)
         said = {True: "answerable", False: "unanswerable", None: "not said whether answerable"}
-        facts = [said[entry.get("answerable")], f"labels: {'; '.join(labels_in_words(entry)) or 'none'}"]
+        facts = [said[view.answerable], f"labels: {'; '.join(labels_in_words(entry)) or 'none'}"]
         if entry.get("must_contain"):
             facts.append(f"must contain: {'; '.join(entry['must_contain'])}")
         if view.note:
@@ -164,14 +167,18 @@ class LabelApp(App[None]):
         one = self._current()
         view = self.seen
         if view is None or one is None:
-            text = Text("No run returned anything for this query, and a search in the table of chunks found nothing.")
+            nothing = "No run returned anything for this query, and a search in the table of chunks found nothing."
+            text = Text("" if view is not None and view.is_settling else nothing)
         else:
             text = text_of(view, one, is_settling=self.session.chosen.to_settle)
         self.query_one("#passage", Static).update(text)
         self.query_one("#text", VerticalScroll).scroll_home(animate=False)
         queries, candidates = self.session.left()
-        left = f"{counted(queries, 'query', 'queries')} and {counted(candidates, 'candidate')} left"
-        parts = [self._said, self.session.chosen.annotator, left if queries else "everything is decided"]
+        is_settling = self.session.chosen.to_settle
+        what = counted(candidates, "disagreement" if is_settling else "candidate")
+        left = f"{counted(queries, 'query', 'queries')} and {what} left"
+        done = "everything is settled" if is_settling else "everything is decided"
+        parts = [self._said, self.session.chosen.annotator, left if queries else done]
         self.query_one("#status", Static).update(Text(shown(" · ".join(filter(None, parts)))))
 
     def _current(self) -> Candidate | None:
@@ -186,16 +193,24 @@ class LabelApp(App[None]):
 
     async def _do(self, action: Callable[[], QueryView], *, onwards: bool = False) -> None:
         """An action, with what went wrong said at the bottom."""
-        self._said = ""
+        self._said, self._doubted = "", None
+        is_done = True
         try:
             view = action()
+            self._last = self.session.latest()
+            self._said = _advice(view.advice)
+        except DoubtError as error:
+            self._said, self._doubted, is_done = error.headline, self._query, False
+            view = self.session.view(self._query or "")
         except KbevalError as error:
-            self._said = error.headline
+            self._said, is_done = error.headline, False
+            self._last = self.session.latest()
             view = self.session.view(self._query or "")
         index = self.query_one(ListView).index or 0
-        if onwards and not self._said:
-            later = (n for n, one in enumerate(view.candidates) if n > index and not is_done(view, one))
-            index = next(later, index)
+        if onwards and is_done and not self._said:
+            index = next(
+                (n for n, one in enumerate(view.candidates) if n > index and not is_done_with(view, one)), index
+            )
         await self._show(view, index)
 
     # --- actions -----------------------------------------------------------------------------------------
@@ -221,21 +236,23 @@ class LabelApp(App[None]):
                 self._said = f"{said!r} is not a line from 1 to {len(lines)}, or two like 2-4"
                 self._show_text()
             elif part is not None:
-                await self._do(lambda: self.session.decide(query_id, one.key, YES, part), onwards=True)
+                after = 0 if self.seen is None else self.seen.versions.get(one.key, 0)
+                await self._do(lambda: self.session.decide(query_id, one.key, YES, part, after), onwards=True)
 
         self.push_screen(Ask("Which lines support the answer?", hint=f"1 to {len(lines)}, for example 2-4"), label)
 
     async def action_rest(self) -> None:
         """All that is open does not support the answer."""
         if self._query is not None:
-            query_id = self._query
-            await self._do(lambda: self.session.decide_rest(query_id))
+            query_id, after = self._query, None if self.seen is None else self.seen.latest
+            await self._do(lambda: self.session.decide_rest(query_id, after))
 
     async def action_answerable(self, value: bool) -> None:
         """Answerable or not; a second time: not said."""
         if self.seen is not None:
-            query_id, former = self.seen.query_id, self.seen.entry.get("answerable")
-            await self._do(lambda: self.session.set_answerable(query_id, None if former is value else value))
+            query_id, after = self.seen.query_id, self.seen.versions.get("answerable:", 0)
+            wanted, is_sure = None if self.seen.answerable is value else value, self._doubted == self.seen.query_id
+            await self._do(lambda: self.session.set_answerable(query_id, wanted, after, is_sure=is_sure))
 
     async def action_rule(self) -> None:
         """Words that an answer must contain."""
@@ -314,10 +331,13 @@ class LabelApp(App[None]):
     async def action_undo(self) -> None:
         """Take back the last decision."""
         try:
-            query_id = self.session.undo()
+            query_id = self.session.undo(self._last)
+            self._last = self.session.latest()
         except KbevalError as error:
             self._said = error.headline
-            self._show_text()
+            self._last = self.session.latest()
+            if self._query is not None:
+                await self._show(self.session.view(self._query))
             return
         self._said = "there is nothing to undo" if query_id is None else "undone"
         if query_id in self.session.queue:
@@ -348,3 +368,10 @@ class LabelApp(App[None]):
         self._said = "; ".join(saved.problems)
         if saved.held:
             self._said = f"{counted(saved.held, 'decision')} not written: people disagree; kbeval label --settle"
+
+
+def _advice(text: str) -> str:
+    """What to know about a decision, with the key that helps."""
+    if text.startswith("The whole text"):
+        return f"{text} Press l to label only the lines that answer the query."
+    return f"{text} Settle it with kbeval label --settle." if text.startswith("Not written") else text

@@ -31,8 +31,10 @@ def lines_part(lines: list[str], said: str) -> tuple[int, int] | None:
     return (start, end) if start < end else None
 
 
-def is_done(view: QueryView, one: Candidate) -> bool:
+def is_done_with(view: QueryView, one: Candidate) -> bool:
     """Is there nothing left to decide about it?"""
+    if view.is_settling:
+        return one.key in view.settled
     return one.is_labelled or view.decided.get(one.key) in (YES, NO, SKIP)
 
 
@@ -59,7 +61,8 @@ def text_of(view: QueryView, one: Candidate, *, is_settling: bool) -> Text:
     where = " › ".join([_name(one), *heads])
     text.append(shown(where), style="bold")
     value = view.decided.get(one.key)
-    state = _STATES.get(value or "") or ("labelled" if one.is_labelled else "")
+    states = {YES: "yes", NO: "no"} if one.is_question else _STATES
+    state = states.get(value or "") or ("labelled" if one.is_labelled else "")
     if state:
         text.append(f"   {state}", style={YES: "green", NO: "red"}.get(value or "", "dim"))
     text.append(f"\n{shown(one.path or '')}\n\n", style="dim")
@@ -79,5 +82,5 @@ def text_of(view: QueryView, one: Candidate, *, is_settling: bool) -> Text:
         text.append("\nOnly a part of this text is stored.", style="red")
     votes = view.disputes.get(one.key)
     if votes and is_settling:
-        text.append("\n" + shown(" · ".join(f"{who}: {_STATES[what]}" for who, what in votes.items())), style="red")
+        text.append("\n" + shown(" · ".join(f"{who}: {states[what]}" for who, what in votes.items())), style="red")
     return text

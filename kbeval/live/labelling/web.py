@@ -22,6 +22,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from kbeval.errors import KbevalError
 from kbeval.live.labelling.actions import Acts
+from kbeval.live.labelling.session import DoubtError
 from kbeval.storage.labels import StaleDecisionError
 
 HOST = "127.0.0.1"
@@ -99,7 +100,7 @@ class PageServer:
         """Is it the token?"""
         return token is not None and hmac.compare_digest(token.encode(), self.token.encode())
 
-    def answer(self, method: str, path: str, body: Mapping[str, Any]) -> tuple[int, Any]:
+    def answer(self, method: str, path: str, body: Mapping[str, Any]) -> tuple[int, Any]:  # noqa: PLR0911
         """The status and the JSON for a request to the actions."""
         self._last = time.monotonic()
         if method == "POST" and path == "/api/end":
@@ -111,6 +112,8 @@ class PageServer:
         except StaleDecisionError as error:
             return HTTPStatus.CONFLICT, {"error": error.headline}
         except KbevalError as error:
+            if isinstance(error, DoubtError):
+                return HTTPStatus.OK, {"doubt": error.headline}
             return HTTPStatus.UNPROCESSABLE_ENTITY, {"error": error.headline}
         except LookupError:
             return HTTPStatus.NOT_FOUND, {"error": "there is no such action"}

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +35,8 @@ from kbeval.golden.editing import (
 from kbeval.golden.labels import SPELLINGS, check_entries, group_faults
 from kbeval.golden.reading import as_text, read_bytes
 from kbeval.golden.writing_values import is_bare
-from kbeval.live.labelling.changes import ConflictError, Same, changes_of, form_of, usual_form
+from kbeval.live.labelling.changes import ConflictError, Same, changes_of, form_of, usual_form, usual_names
+from kbeval.live.labelling.consensus import Consensus
 from kbeval.storage.labels import ENTRY, HELD, PENDING, REFUSED, WRITTEN, Decision, LabelStore
 from kbeval.util.files import write_whole
 from kbeval.util.garbage import no_garbage_collection
@@ -76,38 +78,37 @@ class GoldenFile:
 
     def read(self) -> Golden:
         """The entries as they are now."""
-        self._content, self._document = read_bytes(self.path), None
+        self._content, self._document = read_regular(self.path), None
         self.golden = load_golden(self.path, groups_must_agree=False)
         return self.golden
 
+    def form_of(self, query_id: str) -> str:
+        """How a label of a query is written: by spans, chunks or supports."""
+        return self._form or form_of(self.golden.get(query_id) or {}, usual_form(self.golden.entries))
+
     # --- writing -----------------------------------------------------------------------------------------
 
-    def write(
-        self,
-        decisions: Sequence[Decision],
-        store: LabelStore,
-        same_as: Callable[[Decision], Same],
-        disputed: Callable[[Decision], bool],
-    ) -> Saved:
-        """Apply decisions, in their order, and note in the database what became of each."""
+    def write(self, store: LabelStore, query_id: str | None, same_as: Callable[[Decision], Same]) -> Saved:
+        """Apply what is decided about a query, or about all, and note in the database what became of each decision."""
         saved = Saved()
-        if not decisions:
+        if not store.pending(query_id):
             return saved
         with self._alone(), no_garbage_collection():
+            # Read again: another process may have written some of it while this one waited.
+            decisions, consensus = store.pending(query_id), Consensus(store.current(query_id))
             content, document = self._current()
             states: dict[int, tuple[str, Mapping[str, Any] | None]] = {}
             for decision in decisions:
-                if disputed(decision):
+                if consensus.is_disputed(decision) or consensus.is_settled(decision):
                     states[decision.label_no] = HELD, None
-                    saved.held += 1
+                    saved.held += consensus.is_disputed(decision)
                     continue
                 try:
                     document, written = self._applied(document, decision, same_as(decision))
                 except (ConflictError, GoldenError) as error:
-                    details = error.details if isinstance(error, GoldenError) else [str(error)]
                     states[decision.label_no] = REFUSED, None
                     saved.problems.append(
-                        f"{decision.query_id}: {'; '.join(details)}; not written, the file is as it was"
+                        f"{decision.query_id}: {'; '.join(_reasons(error))}; not written, the file is as it was"
                     )
                     continue
                 # What was written before a crash is found written now, and its undo is known.
@@ -139,8 +140,7 @@ class GoldenFile:
                 else:
                     document = replace_entry(document, number, str(written["before"]))
             except (ConflictError, GoldenError) as error:
-                details = error.details if isinstance(error, GoldenError) else [str(error)]
-                return f"{decision.query_id}: {'; '.join(details)}; the file is as it was"
+                return f"{decision.query_id}: {'; '.join(_reasons(error))}; the file is as it was"
             self._replace(content, document)
         return None
 
@@ -170,6 +170,10 @@ class GoldenFile:
         number = document.number_of(decision.query_id)
         if decision.field == ENTRY:
             if number is not None:
+                there = check_entries([document.entries[number]]).entries
+                if not there or there[0].get("query") != decision.value:
+                    msg = "the file has another query with this id by now"
+                    raise ConflictError(msg)
                 return document, None
             changed = add_entry(document, {"id": decision.query_id, "query": decision.value})
             return changed, {"before": None, "after": changed.entry_text(len(changed.entries) - 1), "fields": {}}
@@ -179,7 +183,7 @@ class GoldenFile:
         entries = check_entries(document.entries).entries
         entry = next((one for one in entries if one["id"] == decision.query_id), {})
         form = self._form or form_of(entry, usual_form(entries))
-        changes = changes_of(decision, entry, form, same)
+        changes = changes_of(decision, entry, form, same, usual_names(entry, entries))
         if not changes:
             return document, None
         raw = document.entries[number].fields
@@ -205,10 +209,10 @@ class GoldenFile:
     # --- the file ----------------------------------------------------------------------------------------
 
     def _current(self) -> tuple[bytes, Document]:
-        content = read_bytes(self.path)
+        content = read_regular(self.path)
         if self._document is not None and content == self._content:
             return content, self._document
-        document = take_apart(self.path, as_text(self.path, content))
+        document = take_apart(self.path, _with_line_feeds(as_text(self.path, content)))
         if faults := check_entries(document.entries).faults:
             # Edited by hand at this moment, perhaps: nothing is lost by waiting until it is whole again.
             raise GoldenError(str(self.path), [text for _, text in sorted(faults)])
@@ -216,13 +220,14 @@ class GoldenFile:
 
     def _replace(self, content: bytes, document: Document) -> None:
         mark = codecs.BOM_UTF8 if content.startswith(codecs.BOM_UTF8) else b""
-        new = mark + document.text.encode("utf-8")
+        text = document.text.replace("\n", "\r") if _ends_lines_by_cr(content) else document.text
+        new = mark + text.encode("utf-8")
         if new == content:
             self._took(content, document)
             return
         if self._backup is None:
             self._backup = self._kept(content)
-        if read_bytes(self.path) != content:
+        if read_regular(self.path) != content:
             msg = f"{self.path} was changed by another program at this moment; nothing was written, save again"
             raise UsageError(msg)
         write_whole(self.path, new, [self._database])
@@ -261,6 +266,37 @@ class GoldenFile:
             yield
         finally:
             os.close(handle)
+
+
+def read_regular(path: Path) -> bytes:
+    """A golden file that is a file: reading from a pipe would wait, and writing would replace it."""
+    try:
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError:
+        # Said in the words of every other command.
+        return read_bytes(path)
+    try:
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            with os.fdopen(handle, "rb", closefd=False) as file:
+                return file.read()
+    finally:
+        os.close(handle)
+    if path.is_dir():
+        return read_bytes(path)
+    raise GoldenError(str(path), ["it is a pipe or a device; what is to be labelled must be a file"])
+
+
+def _ends_lines_by_cr(content: bytes) -> bool:
+    return b"\r" in content and b"\n" not in content
+
+
+def _with_line_feeds(text: str) -> str:
+    """A file whose lines end with CR alone is edited as any other, and written as it was."""
+    return text.replace("\r", "\n") if "\n" not in text else text
+
+
+def _reasons(error: ConflictError | GoldenError) -> Sequence[str]:
+    return error.faults if isinstance(error, GoldenError) else [str(error)]
 
 
 def _faults(document: Document) -> set[str]:

@@ -4,7 +4,7 @@
 const token = new URLSearchParams(location.search).get("token");
 const $ = (id) => document.getElementById(id);
 let rubric = 0;
-let work = null, shown = null, current = 0, busy = Promise.resolve(), timer = 0;
+let work = null, shown = null, current = 0, busy = Promise.resolve(), timer = 0, doubted = null;
 
 function make(tag, text, name) {
   const element = document.createElement(tag);
@@ -36,8 +36,8 @@ async function ask(method, path, body) {
   }
   const found = (response.headers.get("Content-Type") || "").startsWith("application/json") ? await response.json() : {};
   if (response.ok) return found;
-  say(found.error || "This address is not valid any more: open the one that kbeval label --web printed.");
   if (response.status === 409 && shown) await open(shown.id, false);
+  say(found.error || "This address is not valid any more: open the one that kbeval label --web printed.");
   throw new Error(String(response.status));
 }
 
@@ -47,14 +47,28 @@ function queued(task) {
   return busy;
 }
 
+// Keys that are pressed while an answer is awaited are about what is shown then, not about what is shown now.
+let waiting = 0, turn = Promise.resolve();
+
+function inTurn(action) {
+  const run = async () => {
+    if (!$("dialog").open) action();
+    let last;
+    do { last = busy; await last; } while (last !== busy);
+    waiting -= 1;
+  };
+  waiting += 1;
+  turn = waiting > 1 ? turn.then(run) : run();
+}
+
 // --- the queue ---------------------------------------------------------------------------------------------
 
 function count(n, one, many) { return n.toLocaleString("en") + " " + (n === 1 ? one : many); }
 
 function showLeft(found) {
-  if (found && found.queries_left !== undefined) { work.queries_left = found.queries_left; work.candidates_left = found.candidates_left; }
-  const what = work.mode === "score" ? ["answer", "answers", "score", "scores"] : ["query", "queries", "candidate", "candidates"];
-  const left = work.queries_left ? count(work.queries_left, what[0], what[1]) + " left, " + count(work.candidates_left, what[2], what[3]) : "everything is decided";
+  if (found && found.queries_left !== undefined) { work.queries_left = found.queries_left; work.candidates_left = found.candidates_left; work.last = found.last; }
+  const what = work.mode === "score" ? ["answer", "answers", "score", "scores"] : ["query", "queries", work.settling ? "disagreement" : "candidate", work.settling ? "disagreements" : "candidates"];
+  const left = work.queries_left ? count(work.queries_left, what[0], what[1]) + " left, " + count(work.candidates_left, what[2], what[3]) : work.settling ? "everything is settled" : "everything is decided";
   $("left").textContent = work.file + " · " + work.annotator + " · " + left;
 }
 
@@ -91,6 +105,7 @@ async function saved(id) {
 
 function take(found, isNew) {
   shown = found;
+  if (found.advice) say(found.advice + (found.advice.startsWith("The whole text") ? " Select the passage that answers the query and press s to label only that." : found.advice.startsWith("Not written") ? " Settle it with kbeval label --settle." : ""));
   const own = work.queue.find((q) => q.id === found.id);
   if (own) { own.open = found.open > 0; own.query = found.query; } else work.queue.push({ id: found.id, query: found.query, open: found.open > 0 });
   if (work.mode === "score") {
@@ -101,7 +116,7 @@ function take(found, isNew) {
   if (work.mode === "score") showAnswer(); else showQuery();
 }
 
-function isDecided(candidate) { return candidate.is_labelled || ["yes", "no"].includes(shown.decided[candidate.key]); }
+function isDecided(candidate) { return (candidate.is_labelled && !work.settling) || ["yes", "no"].includes(shown.decided[candidate.key]); }
 
 // --- a query -----------------------------------------------------------------------------------------------
 
@@ -117,7 +132,8 @@ function showQuery() {
   for (const element of document.querySelectorAll(".noted")) element.hidden = !shown.note;
   $("note").textContent = shown.note;
   const open = shown.candidates.filter((c) => !isDecided(c)).length;
-  $("heading").textContent = count(shown.candidates.length, "candidate", "candidates") + (open ? ", " + open + " open" : "");
+  const what = work.settling ? ["disagreement", "disagreements"] : ["candidate", "candidates"];
+  $("heading").textContent = count(shown.candidates.length, what[0], what[1]) + (open ? ", " + open + " open" : "");
   $("none").hidden = shown.candidates.length > 0;
   $("candidates").replaceChildren(...shown.candidates.map(card));
   point(current, false);
@@ -135,6 +151,8 @@ function showAnswer() {
   work.rubrics.forEach((one, place) => {
     const box = make("fieldset", undefined, place === rubric ? "current" : "");
     box.append(make("legend", one.name));
+    const said = shown.said[one.name];
+    if (said) box.append(make("p", Object.entries(said).map(([who, value]) => who + ": " + value).join(" · "), "dispute"));
     const row = make("div", undefined, "row");
     for (let value = one.low; value <= one.high; value += 1) {
       const button = make("button", String(value));
@@ -191,7 +209,7 @@ function card(candidate, place) {
   const item = make("li", undefined, value === "yes" || value === "no" ? value : "");
   item.tabIndex = -1;
   item.dataset.place = place;
-  const states = { yes: "supports the answer", no: "does not support it", skip: "skipped" };
+  const states = candidate.is_question ? { yes: "yes", no: "no", skip: "" } : { yes: "supports the answer", no: "does not support it", skip: "skipped" };
   const state = states[value] || (candidate.is_labelled ? "labelled" : "");
   item.append(make("span", state, "state"));
   const where = make("p", undefined, "where");
@@ -210,7 +228,7 @@ function card(candidate, place) {
     item.append(make("p", (shown.settled[candidate.key] ? "settled, " : "") + said, "dispute"));
   }
   const row = make("div", undefined, "row");
-  for (const [what, key, label] of [["yes", "s", "Supports"], ["no", "f", "Does not"], ["skip", "k", "Skip"]]) {
+  for (const [what, key, label] of candidate.is_question ? [["yes", "s", "Yes"], ["no", "f", "No"]] : [["yes", "s", "Supports"], ["no", "f", "Does not"], ["skip", "k", "Skip"]]) {
     const button = make("button");
     button.type = "button";
     button.append(make("kbd", key), document.createTextNode(label));
@@ -281,7 +299,10 @@ function version(name) { return shown.versions[name] || 0; }
 
 function change(action, body) {
   const id = shown.id;
-  return queued(async () => take(await ask("POST", action, { query: id, ...body }), false));
+  return queued(async () => {
+    const found = await ask("POST", action, { query: id, ...body });
+    if (found.doubt) { doubted = action + " " + id; say(found.doubt); } else take(found, false);
+  });
 }
 
 function decide(value) {
@@ -294,12 +315,16 @@ function decide(value) {
   getSelection().removeAllRanges();
   change("decide", body).then(() => {
     const next = shown.candidates.findIndex((c, n) => n > current && !isDecided(c) && shown.decided[c.key] !== "skip");
-    point(next < 0 ? current + (value === "skip" ? 1 : 0) : next);
+    // What is said about the label is about this candidate.
+    if (shown.advice) point(current);
+    else point(next < 0 ? current + (value === "skip" ? 1 : 0) : next);
   });
 }
 
 function setAnswerable(value) {
-  change("answerable", { value: shown.answerable === value ? null : value, after: version("answerable:") });
+  const sure = doubted === "answerable " + shown.id;
+  doubted = null;
+  change("answerable", { value: shown.answerable === value ? null : value, after: version("answerable:"), sure });
 }
 
 function addRule() {
@@ -311,7 +336,7 @@ function addRule() {
 
 function undo() {
   queued(async () => {
-    const found = await ask("POST", "undo", {});
+    const found = await ask("POST", "undo", { after: work.last });
     if (found.query === null) { say("There is nothing to undo."); return; }
     work = await ask("GET", "work");
     const still = work.queue.some((q) => q.id === found.query);
@@ -363,7 +388,7 @@ function help() {
 const actions = {
   s: () => decide("yes"), " ": () => decide("yes"), f: () => decide("no"), k: () => decide("skip"),
   j: () => point(current + 1), ArrowDown: () => point(current + 1), ArrowUp: () => point(current - 1),
-  d: () => change("rest", {}), a: () => setAnswerable(true), x: () => setAnswerable(false), m: addRule,
+  d: () => change("rest", { after: shown.latest }), a: () => setAnswerable(true), x: () => setAnswerable(false), m: addRule,
   e: () => prompt("Edit the wording", [["Query", shown.query, true]], (text) => change("wording", { text, after: version("query:") })),
   t: () => prompt("Note", [["Kept in the database, not in the golden file", shown.note, true]], (text) => change("note", { text, after: version("note:") })),
   "+": () => prompt("Add a query", [["Id", ""], ["Query", "", true]], (id, text) => queued(async () => { if (shown) await saved(shown.id); take(await ask("POST", "add", { id, text }), true); })),
@@ -386,10 +411,10 @@ document.addEventListener("keydown", (event) => {
   if (tag === "INPUT" || tag === "TEXTAREA") return;
   // A button keeps its own keys.
   if (tag === "BUTTON" && (event.key === " " || event.key === "Enter")) return;
-  if (work.mode === "score" && /^[0-9]$/.test(event.key)) { event.preventDefault(); score(Number(event.key)); return; }
+  if (work.mode === "score" && /^[0-9]$/.test(event.key)) { event.preventDefault(); inTurn(() => score(Number(event.key))); return; }
   if (work.mode === "score" && !["n", "p", "u", "/"].includes(event.key)) return;
   const action = actions[event.key];
-  if (action && shown) { event.preventDefault(); say(""); action(); }
+  if (action && shown) { event.preventDefault(); inTurn(() => { say(""); action(); }); }
 });
 
 for (const [id, key] of [["undo", "u"], ["help", "?"], ["add", "+"], ["answerable", "a"], ["unanswerable", "x"], ["wording", "e"], ["notes", "t"], ["rest", "d"], ["next", "n"], ["view", "v"]]) $(id).addEventListener("click", () => { if (shown || id === "add" || id === "help") actions[key](); });
