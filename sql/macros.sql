@@ -238,7 +238,7 @@ CREATE MACRO says_where(s) AS
 CREATE MACRO n_usable(spans) AS len(list_filter(spans, lambda s: s.kind = 'caption' OR is_place(s)));
 
 -- What a text of spans is known by where there is a row for each of them: the text, or its digest where it is long.
-CREATE MACRO span_key(t) AS CASE WHEN strlen(t) <= 100 THEN t ELSE md5(t) END;
+CREATE MACRO span_key(t) AS CASE WHEN length(t) <= 100 THEN t ELSE md5(t) END;
 
 -- A position as text: the same for the same place, however it is spelt.
 CREATE MACRO box_text(axis, low, high, bottom, top) AS concat_ws(' ', axis, low, high, bottom, top);

@@ -64,6 +64,9 @@ class Added:
 class Session:
     """Builds relations in order and runs queries over them."""
 
+    # Is the work after the facts done by another engine?
+    is_far = False
+
     def __init__(  # noqa: PLR0913  (settings, each with its default)
         self,
         *,

@@ -10,9 +10,9 @@ FROM (
     FROM row_folders
 
     UNION ALL
-    SELECT f.result_no, substr(f.folder, length(v.vault) + 2)
+    SELECT f.result_no, SUBSTR(f.folder, LENGTH(v.vault) + 2)
     FROM row_folders AS f
-    JOIN vault_names AS v ON v.result_no = f.result_no AND starts_with(f.folder, v.vault || '/')
+    JOIN vault_names AS v ON v.result_no = f.result_no AND LEFT(f.folder, LENGTH(v.vault) + 1) = v.vault || '/'
 
     -- A vault as a whole, unless a folder has the same name.
     UNION ALL
@@ -26,4 +26,4 @@ FROM (
     FROM row_folders AS f
     JOIN vault_names AS v ON v.result_no = f.result_no
     WHERE v.is_named AND f.folder <> ''
-)
+) AS spelt

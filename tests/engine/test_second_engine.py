@@ -29,7 +29,7 @@ from tests.support.workspace import Workspace, hits
 
 LAYERS = ("matching", "systems", "grains", "totals", "compare", "views", "former")
 # Facts of other systems: JSON, lists and folded text end in them.
-FACTS = ("anchor_rows", "answer_references", "hit_anchors", "row_folders", "searched_folders", "vault_names")
+FACTS = ("anchor_rows", "answer_references", "hit_anchors", "row_folders", "row_vaults")
 MARKS = ("row_mark", "row_hash")
 # Made by Scoring from the metric files.
 MADE = ("query_scores", "scores", "comparison")
