@@ -67,6 +67,11 @@ class Session:
     # Is the work after the facts done by another engine?
     is_far = False
 
+    @property
+    def unchecked(self) -> list[str]:
+        """What was to be looked for and cannot be in this session."""
+        return []
+
     def __init__(  # noqa: PLR0913  (settings, each with its default)
         self,
         *,

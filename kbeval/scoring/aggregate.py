@@ -205,6 +205,8 @@ def aggregate_runs(scoring: Scoring) -> Scored:
             scored.slices.setdefault(run_id, {})[slice_name] = _aggregate(scoring, found, runs[run_id])
     scored.warnings.extend(run_warnings(scoring, scored, totals))
     scored.notes.extend(matching_notes(scoring))
+    if unchecked := scoring.session.unchecked:
+        scored.notes.append(f"not looked for with --engine: {', '.join(unchecked)}; 'kbeval check' looks for them")
     return scored
 
 

@@ -24,8 +24,8 @@ from kbeval.util.files import write_whole
 # The relations that depend on the stored rows alone. Those in MORE are written only when a session needed them.
 ALWAYS = ("results", "bad_rows", "hits", "repeated_hits", "cited_places", "answers")
 MORE = ("hit_claims", "anchor_rows")
-# What an engine elsewhere cannot make from those itself, because JSON is opened or text folded for it; only archives have
-# it. By the kind of run: of any, of the anchor-labelled system, of grounded answering, with scores that came along.
+# What an engine elsewhere cannot make from those itself, because JSON is opened or text folded for it; only archives
+# have it. By the kind of run: any, of the anchor-labelled system, of grounded answering, with scores that came along.
 ELSEWHERE = {
     "": ("bad_claims",),
     "anchors": ("hit_anchors", "answer_references", "row_folders", "row_vaults"),
