@@ -43,6 +43,10 @@ class EngineError(KbevalError):
     """An engine elsewhere is away, or cannot do what it was asked."""
 
 
+class UnseenError(EngineError):
+    """An engine elsewhere does not find a file."""
+
+
 class CopyLostError(DatabaseError):
     """The cache next to a database disappeared while it was being read."""
 

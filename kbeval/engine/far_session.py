@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import secrets
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kbeval.engine.quoting import literal, quoted
 from kbeval.engine.relations import read_sql, relations, without_comments
 from kbeval.engine.session import Session
-from kbeval.errors import UsageError
+from kbeval.errors import EngineError, UnseenError, UsageError
 
 if TYPE_CHECKING:
     import duckdb
@@ -27,14 +28,6 @@ if TYPE_CHECKING:
 
 # Made here though they read what is there: JSON is opened or letters are folded for them. What they read comes back.
 HERE = frozenset(("chunks_to_keep", "judged_claims", "place_spans", "sightings", "timeout_errors", "told_places"))
-# Facts that are made there, since they have one row per hit, or read such a relation.
-THERE = frozenset(
-    (
-        *("chosen_places", "citations", "errors", "hit_docs", "hit_places", "hit_sources", "hit_spans", "judgements"),
-        *("place_texts", "run_chunkers", "timeouts", "told_claims"),
-        *("hit_chunks", "hits_to_keep", "unknown_hits"),
-    )
-)
 # Looked for in the rows as they are stored, or hit by hit in JSON: `kbeval check` does that.
 UNCHECKED = {
     "displaced_hits": "hits at another place than their chunk",
@@ -66,6 +59,19 @@ class FarSession(Session):
         self._handed: set[str] = set()
         self._back: set[str] = set()
         self._unchecked: set[str] = set()
+
+    def check_place(self) -> None:
+        """Make sure that the engine sees the same files: a path may lead elsewhere there, or nowhere."""
+        token, path = secrets.token_hex(8), self._exchange / "probe.parquet"
+        super().execute(f"COPY (SELECT {literal(token)} AS token) TO {literal(str(path))} (FORMAT parquet)")
+        found: list[tuple[Any, ...]] = []
+        with contextlib.suppress(UnseenError):
+            self.engine.read("probe", [path])
+            found = self.engine.rows("SELECT token FROM probe")
+        if found != [(token,)]:
+            where = self._exchange.parent
+            msg = f"the engine at {self.engine.name} does not see {where}: the archive must be at the same path there"
+            raise EngineError(msg)
 
     @property
     def unchecked(self) -> list[str]:

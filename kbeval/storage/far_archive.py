@@ -128,4 +128,5 @@ def open_far_archive(path: Path, options: ReadOptions) -> Iterator[tuple[FarSess
         stack.callback(exchange.remove)
         session = FarSession(engine, exchange.folder, **options.session_settings(path, [folder, exchange.folder]))
         stack.enter_context(session)
+        session.check_place()
         yield session, stack.enter_context(FarArchive(folder, session))

@@ -11,12 +11,16 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kbeval.cli import run
+from kbeval.engine.far_session import FarSession
+from kbeval.engine.spark import SparkConnect
+from kbeval.errors import EngineError
 from tests.support.elsewhere import (
     KBEVAL,
     archived,
@@ -27,7 +31,8 @@ from tests.support.elsewhere import (
     score,
     scores,
 )
-from tests.support.second_engine import Sail, running_sail
+from tests.support.pages import ROOT, blocks_in
+from tests.support.second_engine import Sail, running_sail, sail_server
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -113,6 +118,75 @@ def test_what_goes_wrong_is_one_line(demo: tuple[Path, Path], made_demo: Path, t
     # A path that engines take for a pattern.
     odd = archive.rename(tmp_path / "we[1]rd")
     refused("for a pattern", odd, golden, "--engine", sail.address)
+
+
+def test_a_server_that_dies_is_one_line(tmp_path: Path) -> None:
+    with sail_server(tmp_path) as address:
+        engine = SparkConnect(f"{address}/;user_id=secret")
+    with pytest.raises(EngineError, match="does not answer") as raised:
+        engine.rows("SELECT 1")
+    assert "\n" not in str(raised.value)
+    assert "secret" not in str(raised.value)
+    engine.stop()
+
+
+def test_a_server_that_sees_other_files_is_one_line(tmp_path: Path, sail: Sail) -> None:
+    """At the path of the exchange folder there is nothing there, or another archive."""
+    engine = SparkConnect(sail.address)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "mine").mkdir()
+    with FarSession(engine, tmp_path / "mine", reach=[tmp_path]) as session:
+        session.check_place()
+        for elsewhere in ("nowhere", "other"):
+            real = engine.read
+
+            def read(name: str, paths: Sequence[Path], elsewhere: str = elsewhere, real: Any = real) -> None:
+                """As a server to which this path is another folder."""
+                real(name, [tmp_path / elsewhere / path.name for path in paths])
+
+            shutil.copy(tmp_path / "mine" / "probe.parquet", tmp_path / "other")
+            engine.read = read  # type: ignore[method-assign]
+            with pytest.raises(EngineError, match="the archive must be at the same path there") as raised:
+                session.check_place()
+            assert "\n" not in str(raised.value)
+            engine.read = real  # type: ignore[method-assign]
+    engine.stop()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "[SPARK_JOB_CANCELLED] Job aborted due to stage failure: java.lang.OutOfMemoryError: Java heap space\n\tat x",
+        "[UNABLE_TO_ACQUIRE_MEMORY] Unable to acquire 65536 bytes of memory, got 0. SQLSTATE: 53200",
+        "Not enough memory to build and broadcast the table to all worker nodes.",
+        "Resources exhausted: Failed to allocate additional 1.0 MB for GroupedHashAggregateStream",
+    ],
+)
+def test_a_server_without_memory_is_one_line(sail: Sail, message: str) -> None:
+    """As Spark and Sail say it."""
+    engine = SparkConnect(sail.address)
+
+    def fail() -> None:
+        raise RuntimeError(message)
+
+    with pytest.raises(
+        EngineError, match=r"ran out of memory \(at per_query\): give it more, or score in shards"
+    ) as raised:
+        engine._doing("per_query", fail)
+    assert "\n" not in str(raised.value)
+    engine.stop()
+
+
+def test_the_script_of_the_documentation_works(own_demo: Path, tmp_path: Path, sail: Sail) -> None:
+    page = (ROOT / "docs" / "beyond-one-machine.md").read_text()
+    (script,) = (block.text for block in blocks_in(page) if block.file)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "SPARK_REMOTE": sail.address}
+    found = subprocess.run(
+        ["sh", "-c", script], check=False, cwd=own_demo, env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert found.returncode == 0, found.stderr
+    assert "stored the numbers of 4 runs in history" in found.stderr
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ class Sail:
         kept = [
             (column, kind)
             for column, kind, *_ in session.rows(f"DESCRIBE {name}")
-            if is_plain(kind) and not kind.startswith("U")
+            if is_plain(kind) and (not kind.startswith("U") or column == "row_mark")
         ]
         # A sum of whole numbers has 128 bits in DuckDB, and 64 in Spark.
         columns = [
