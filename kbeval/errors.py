@@ -43,8 +43,8 @@ class EngineError(KbevalError):
     """An engine elsewhere is away, or cannot do what it was asked."""
 
 
-class UnseenError(EngineError):
-    """An engine elsewhere does not find a file."""
+class EngineAwayError(EngineError):
+    """An engine elsewhere does not answer."""
 
 
 class CopyLostError(DatabaseError):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kbeval.engine.quoting import literal, quoted
 from kbeval.engine.relations import read_sql, relations, without_comments
 from kbeval.engine.session import Session
-from kbeval.errors import EngineError, UnseenError, UsageError
+from kbeval.errors import EngineAwayError, EngineError, UsageError
 
 if TYPE_CHECKING:
     import duckdb
@@ -65,9 +65,14 @@ class FarSession(Session):
         token, path = secrets.token_hex(8), self._exchange / "probe.parquet"
         super().execute(f"COPY (SELECT {literal(token)} AS token) TO {literal(str(path))} (FORMAT parquet)")
         found: list[tuple[Any, ...]] = []
-        with contextlib.suppress(UnseenError):
+        try:
             self.engine.read("probe", [path])
             found = self.engine.rows("SELECT token FROM probe")
+        except EngineAwayError:
+            raise
+        except EngineError:
+            # Some engines take a file that is not there for one without columns.
+            pass
         if found != [(token,)]:
             where = self._exchange.parent
             msg = f"the engine at {self.engine.name} does not see {where}: the archive must be at the same path there"

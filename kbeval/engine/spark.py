@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from kbeval.errors import EngineError, UnseenError, UsageError
+from kbeval.errors import EngineAwayError, EngineError, UsageError
 from kbeval.util.text import cut
 
 Result = TypeVar("Result")
@@ -181,11 +181,11 @@ class SparkConnect:
         first = cut(" ".join((lines or [type(error).__name__])[0].split()), 200)
         at = f"the engine at {self.name}"
         if _AWAY.search(text):
-            return EngineError(f"{at} does not answer (any more; at {what}): {first}; start it and score again")
+            return EngineAwayError(f"{at} does not answer (any more; at {what}): {first}; start it and score again")
         if _WANT_OF_MEMORY.search(text):
             return EngineError(f"{at} ran out of memory (at {what}): give it more, or score in shards (--shard I/N)")
         if _NOT_FOUND.search(text):
-            return UnseenError(
+            return EngineError(
                 f"{at} cannot see a file (at {what}): {first}; the archive must be at the same path there"
             )
         if _NO_WRITE.search(text):
