@@ -1,4 +1,4 @@
-"""A workspace in Python: does what the commands do, with the settings of the folder's config file.
+"""A workspace in Python: the functions of the commands, with the settings of the folder's config file.
 
     workspace = kbeval.open_workspace(".")
     workspace.score()
@@ -123,7 +123,7 @@ class Workspace:
             yield explorer
 
     def archive(self, folder: Location, *, prune: bool = False) -> Archived:
-        """Write every run to a folder as Parquet, or bring that folder up to date."""
+        """Write every run to a folder as Parquet, or update that folder."""
         from kbeval.golden import load_golden
         from kbeval.storage.archive_writer import archive_runs
 

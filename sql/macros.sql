@@ -62,9 +62,9 @@ CREATE MACRO is_loose(t, n) AS
 -- Could it hold any of that but a repeated key? Quick, and wrong only where it says yes: texts are not told from the
 -- rest. Each pattern begins with one character, which is looked for many times faster than any choice.
 CREATE MACRO maybe_loose(t) AS
-       regexp_matches(t, ',[ \t\r\n]*(?:[\]}]|-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{200}))')
-    OR regexp_matches(t, ':[ \t\r\n]*-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{200})')
-    OR regexp_matches(t, '\[[ \t\r\n]*-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{200})');
+       regexp_matches(t, ',[ \t\r\n]*(?:[\]}]|-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{30}))')
+    OR regexp_matches(t, ':[ \t\r\n]*-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{30})')
+    OR regexp_matches(t, '\[[ \t\r\n]*-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{30})');
 
 -- JSON with each text in it emptied.
 CREATE MACRO without_texts(t) AS regexp_replace(t, '"(?:[^"\\]|\\.)*"', '""', 'g');

@@ -70,7 +70,7 @@ class FileDefaults(dict[str, Any]):
 
     def __getitem__(self, option: str) -> Any:  # noqa: ANN401  (what the file holds)
         found = self.config.get(FILE_OPTIONS[option])
-        # In the form used on the command line.
+        # The form used on the command line.
         return ",".join(map(str, found)) if isinstance(found, list) else found
 
 
@@ -187,7 +187,7 @@ def how_options(command: Command) -> Command:
     judge = _option(
         "--judge",
         metavar="NAME",
-        help="whose scores count if runs were judged more than once: a judging or a model  [default: the latest judging"
+        help="which scores count if runs were judged more than once: a judging or a model [default: the latest judging"
         " that is complete]",
     )
     return match(least(of(missing(judge(command)))))

@@ -38,7 +38,7 @@ def config_command(context: click.Context, /, form: str, **_: Any) -> int:  # no
     hider = Hider()
     for key, value, origin in (*_options(context, config), *_tables(config)):
         for name, inner in _flat(key, value):
-            # Of a target, keys say what is secret. Elsewhere values alone do: the name of a metric may be anything.
+            # In a target, keys identify secrets. Elsewhere only values do, because a metric may have any name.
             shown = hider.hide(inner, name if key in ("target", "targets") else "")
             rows.append([name, shown if form == "json" else _text(shown), origin])
     common.print_table([Column("setting"), Column("value", width=80), Column("from", width=100)], rows, form)

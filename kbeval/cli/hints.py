@@ -14,10 +14,10 @@ from collections.abc import Iterator
 import click
 from click.core import ParameterSource
 
-# What decides which numbers a command gives. How they are printed, and with how many threads, is of no interest.
+# What decides which numbers a command gives. How they are printed, and with how many threads, does not matter.
 _KEPT = ("db", "suite", "golden", "extra_ks", "metrics_dir", "match", "min_overlap", "overlap_of", "missing")
 _COMMAND = re.compile(r"'kbeval ([a-z]+)((?: [^']*)?)'")
-# A command that prints a list and looks at no data.
+# Commands that print a list and read no data.
 _LISTS = ("--help", "--codes")
 
 

@@ -22,24 +22,29 @@ _LARGEST = 100_000
     type=click.Choice(_CHUNKERS),
     default="headings",
     show_default=True,
-    help="cut before every Markdown heading, or every so many lines",
+    help="where to cut: before every Markdown heading, or after a fixed number of lines",
 )
-@click.option("--size", type=click.IntRange(1, _LARGEST), help="lines of a chunk at most  [headings 60, lines 20]")
+@click.option(
+    "--size",
+    type=click.IntRange(1, _LARGEST),
+    help="maximum number of lines per chunk [default: headings 60, lines 20]",
+)
 @click.option(
     "--overlap",
     type=click.IntRange(0, _LARGEST),
     default=0,
     show_default=True,
-    help="lines that a chunk shares with the one before it",
+    help="number of lines that a chunk shares with the previous one",
 )
 @common.db_option
 def import_documents_command(folder: str, chunker: str, size: int | None, overlap: int, **_: Any) -> int:  # noqa: ANN401  (click's options)
     """Import a folder of Markdown and text files: fill the tables documents and chunks.
 
     That is all that 'kbeval run --target bm25' needs. Files end in .md, .markdown or .txt; the id of a document is its
-    path in the folder. Import the folder with several chunkers, and their chunks are kept next to each other:
-    --chunker-version of 'kbeval run' chooses. Importing the same files again changes nothing; files that have changed
-    are replaced, for every chunker. Tables that another program has filled are refused. Prints the chunker version.
+    path in the folder. If the folder is imported with several chunkers, the chunks of all of them are kept;
+    --chunker-version of 'kbeval run' selects one. Importing the same files again changes nothing; files that have
+    changed are replaced, for every chunker. Tables that another program has filled are refused. Prints the chunker
+    version.
     """
     from kbeval.systems.chunking import DEFAULT_SIZES, Policy
     from kbeval.systems.documents import import_documents, read_folder
@@ -64,6 +69,6 @@ def import_documents_command(folder: str, chunker: str, size: int | None, overla
     if found.empty:
         common.note(f"skipped {counted(found.empty, 'empty file')}")
     if found.others and (found.added or found.changed or found.removed):
-        common.note(f"the chunks of {', '.join(found.others)} were brought up to date, too")
+        common.note(f"the chunks of {', '.join(found.others)} were updated too")
     click.echo(found.chunker_version)
     return 0

@@ -1,4 +1,4 @@
-"""`kbeval import` and `kbeval export`: reads and writes the files of other systems."""
+"""`kbeval import` and `kbeval export`: files of other systems."""
 
 from __future__ import annotations
 

@@ -53,7 +53,9 @@ def _options(tool: str) -> Callable[[Command], Command]:
 
 @click.command("beir")
 @click.argument("folder", metavar="DIR")
-@click.option("--split", metavar="NAME", help="which judgements: a file in qrels/  [default: test, or the only one]")
+@click.option(
+    "--split", metavar="NAME", help="the judgements to use: a file in qrels/ [default: test, or the only one]"
+)
 @click.option(
     "--golden-out", metavar="FILE", default="golden.jsonl", show_default=True, help="the golden file to write"
 )
@@ -78,19 +80,21 @@ def import_beir(folder: str, runs: tuple[str, ...], **given: Any) -> int:  # noq
         _store(database, read, runs, replace=given["replace"], knowledge=found.knowledge)
         common.note(f"{counted(found.n_passages, 'passage')} of {folder} in {database}")
     if found.n_unjudged:
-        common.note(f"{counted(found.n_unjudged, 'query', 'queries')} without judgements left out")
+        common.note(f"{counted(found.n_unjudged, 'query', 'queries')} without judgements were left out")
     return 0
 
 
 @click.command("table")
 @click.argument("file", metavar="FILE")
-@click.option("--map", "names", metavar="OURS=THEIRS", multiple=True, help="a column has another name: chunk_id=id")
+@click.option(
+    "--map", "names", metavar="OURS=THEIRS", multiple=True, help="map a column that has another name: chunk_id=id"
+)
 @click.option("--scores", metavar="COLUMN,...", multiple=True, help="columns whose numbers become metrics")
 @_options("table")
 def import_table(file: str, names: tuple[str, ...], scores: tuple[str, ...], **given: Any) -> int:  # noqa: ANN401
     """Import a table: CSV, TSV, Parquet, JSONL or JSON, with one row per hit or one row per query.
 
-    One row per hit: columns query_id, and chunk_id or doc_id; rank, score, text and others if there are any. One row
+    One row per hit: columns query_id, and chunk_id or doc_id; optionally rank, score, text and others. One row
     per query: query_id and hits (a list of ids, texts or objects), or answer. A column run_id makes one run for each of
     its values. Other columns are kept.
     """
@@ -139,7 +143,7 @@ COMMANDS: Sequence[click.Command] = (
         "kbeval.systems.deepeval:read_deepeval",
         """Import a test run of DeepEval: .deepeval/.latest_test_run.json, or a file of its results folder.
 
-        Each metric becomes one here, such as deepeval.answer_relevancy.
+        Each metric becomes a metric here, such as deepeval.answer_relevancy.
         """,
     ),
     _tool(
@@ -148,7 +152,7 @@ COMMANDS: Sequence[click.Command] = (
         """Import a log of Inspect: .eval or .json.
 
         Each epoch is a run. Each scorer becomes a metric, such as inspect.includes. Samples keep their transcripts,
-        which may be large; --drop events leaves those out.
+        which may be large; --drop events leaves them out.
         """,
     ),
 )
@@ -168,7 +172,7 @@ def _finish(runs: Sequence[ToolRun], file: str, given: dict[str, Any]) -> int:
 
 @contextlib.contextmanager
 def _golden_file(path: str | None, entries: Sequence[dict[str, Any]], database: str, source: str) -> Iterator[None]:
-    """Write a golden file after what is done in this context; refused before, if it cannot be written."""
+    """Write a golden file when the context ends. A file that cannot be written is rejected at the start."""
     from kbeval.errors import UsageError
     from kbeval.systems.golden_writing import is_new_golden, write_golden
 
@@ -176,7 +180,7 @@ def _golden_file(path: str | None, entries: Sequence[dict[str, Any]], database: 
         yield
         return
     if not entries:
-        msg = f"{source} says nothing about what is expected, so there is no golden file to write"
+        msg = f"{source} contains no expected results, so there is no golden file to write"
         raise UsageError(msg)
     is_new = is_new_golden(Path(path), entries, [database])
     yield

@@ -17,7 +17,7 @@ def init_command(folder: str) -> int:
     """Start a workspace for your own data.
 
     Writes kbeval.toml, a golden file with examples, an empty database, and a Python script that records runs. The
-    script runs as it is; replace its search function by a call of your system. Files that exist are never overwritten.
+    script runs as it is; replace its search function with a call to your system. Existing files are never overwritten.
     """
     from kbeval.demo.starter import DATABASE, SCRIPT, make_starter
 
@@ -27,7 +27,7 @@ def init_command(folder: str) -> int:
     if new := [name for name, is_new in made.items() if is_new]:
         common.note(f"created {', '.join(new)}{where}")
     if kept := [name for name, is_new in made.items() if not is_new]:
-        common.note(f"kept {', '.join(kept)}{where}: already there, not changed")
+        common.note(f"kept {', '.join(kept)}{where}: already exists, not changed")
     if not made[SCRIPT] or not made[DATABASE]:
         return 0
     common.note("", "what to do next:")

@@ -1,4 +1,4 @@
-"""`kbeval metrics` and `kbeval explain`: what is measured and how."""
+"""`kbeval metrics` and `kbeval explain`: what is measured, and how."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _explain_number(settings: common.Settings, metric: str, run: str, query_id: 
     found = find_run(stored_runs(settings.db()), run, settings.db(), settings.get("suite"))
     with common.Progress() as progress:
         options = settings.score_options(found.scored_how(), on_step=progress.step)
-        # Every step is shown, so no row may come from the cache, already parsed.
+        # Every step is shown, so rows must not come from the cache, where they are already parsed.
         options = replace(options, suite=None, cache="off", extra_ks=(*options.extra_ks, *ks_named([metric])))
         with open_scoring(settings.db(), settings.golden(), [found.run_id], options, lazily=True) as scoring:
             explanation = explain_number(scoring, metric, query_id)
@@ -95,7 +95,7 @@ def _explain_metric(settings: common.Settings, metric: str, form: str) -> None:
     from kbeval.metrics.row_scores import file_of
     from kbeval.storage.source import scores_that_came, stored_rubrics
 
-    # The metric of an own rubric is known by the database alone.
+    # Only the database knows the metrics of user-defined rubrics.
     rubrics = stored_rubrics(settings.db()) if metric.startswith(JUDGE) and settings.get("db") else ()
     came_along = scores_that_came(settings.db(), [metric]) if settings.get("db") else ()
     found = Names(settings.score_options().metrics(rubrics, came_along)).metric(metric)
@@ -105,7 +105,7 @@ def _explain_metric(settings: common.Settings, metric: str, form: str) -> None:
     if_empty = "no value" if found.if_empty is None else f"{found.if_empty:g}"
     hows = {
         "mean": "their mean, rounded to four decimals",
-        "count": "how many of them have it",
+        "count": "the number of queries for which it is true",
         "sum": "their sum, rounded to four decimals",
         "percentiles": "p50, p95 and total: the median, the 95th percentile and the sum",
     }

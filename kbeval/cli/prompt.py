@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 try:
     import readline
-except ImportError:  # not available everywhere, and the prompt works without it
+except ImportError:  # not available everywhere; the prompt works without it
     readline = None  # type: ignore[assignment]
 
 FIRST, MORE = "kbeval> ", "   ...> "

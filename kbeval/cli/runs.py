@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @common.suite_option
 @common.format_option
 @click.option("--forget", metavar="RUN", help="delete an unfinished run, with the answers stored for it")
-@click.option("--yes", is_flag=True, help="with --forget: do not ask")
+@click.option("--yes", is_flag=True, help="with --forget: do not ask for confirmation")
 def runs_command(form: str, forget: str | None, yes: bool, **_: Any) -> int:  # noqa: ANN401
     """List the stored runs, oldest first.
 
@@ -67,14 +67,14 @@ def runs_command(form: str, forget: str | None, yes: bool, **_: Any) -> int:  # 
     ]
     common.print_table(columns, [_row(run, numbers, repeats=repeats) for run in runs], form)
     for fault in run_faults(stored, runs):
-        common.warn(f"{fault}: it cannot be scored or compared")
+        common.warn(f"{fault}: the run cannot be scored or compared")
     if form == "table" and not all(run.aggregate() for run in runs):
         common.note("runs without numbers have not been scored yet; run 'kbeval score --all'")
     return 0
 
 
 def _note_unfinished(database: str, suite: str | None) -> None:
-    """Runs that are not complete; nothing else shows them."""
+    """List the unfinished runs, which appear nowhere else."""
     from pathlib import Path
 
     from kbeval.live.journal import unfinished_runs

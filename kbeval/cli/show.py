@@ -69,7 +69,7 @@ def show_command(
 
 
 def _headline(run: Run) -> str:
-    """The default metric, which depends on the system that the run is of."""
+    """The default metric, which depends on the system that the run comes from."""
     from kbeval.storage.run_config import config_of, imported_from
 
     return {"anchors": "support_mrr", "grounded": "answer_precision"}.get(imported_from(config_of(run)) or "", "mrr")
@@ -243,7 +243,7 @@ def _listed(items: Sequence[object]) -> str:
 
 
 def _with_snippets(item: object) -> str:
-    """A label as the golden file has it; of a support also the words, one of which its text must hold."""
+    """A label as written in the golden file; for a support also the snippets, one of which its text must contain."""
     from kbeval.render.places import label_text
 
     snippets = item.get("snippets") if isinstance(item, dict) else None
@@ -263,7 +263,7 @@ def _print_query(detail: QueryDetail) -> None:
             text = _listed(value) if isinstance(value, list) else str(value).lower()
             click.echo(f"  {label.replace('_', ' '):20} {shown(text) or '(none)'}")
     if not detail.golden:
-        click.echo("  not in the golden file: it counts only in totals")
+        click.echo("  not in the golden file, so it counts only in totals")
     if detail.error:
         click.echo(f"  {'error':20} {shown(detail.error)}")
     answer = detail.stored.get("answer")

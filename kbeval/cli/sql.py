@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbeval.engine.guard import Statement
     from kbeval.explore.explorer import Explorer
 
-# About a screenful or two: more is rarely read at a terminal, and can be requested.
+# About a screenful or two: more is rarely read at a terminal and can be requested.
 SCREEN_ROWS = 100
 LONGEST_QUERY = 1_000_000
 _WITHOUT_LABELS = "no golden file given, so there are no labels; use --golden FILE"

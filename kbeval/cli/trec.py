@@ -19,19 +19,19 @@ from kbeval.util.text import shown
     "measures",
     multiple=True,
     metavar="NAME",
-    help="a measure by its name in trec_eval, also with cutoffs (ndcg_cut.5,10), or as in papers (nDCG@10); may be"
+    help="a measure by its trec_eval name, optionally with cutoffs (ndcg_cut.5,10), or as in papers (nDCG@10); may be"
     " repeated  [default: official]",
 )
 @click.option("-q", "by_query", is_flag=True, help="also print the values of each query")
 @click.option("-n", "no_summary", is_flag=True, help="do not print the averages; with -q")
-@click.option("-c", "complete", is_flag=True, help="average over all queries of QRELS; missing ones count as 0")
+@click.option("-c", "complete", is_flag=True, help="average over all queries of QRELS; missing queries count as 0")
 @click.option(
     "-l",
     "level",
     type=click.IntRange(1, 1_000_000_000),
     default=1,
     show_default=True,
-    help="the least grade that counts as relevant; nDCG uses all grades",
+    help="the lowest grade that counts as relevant; nDCG uses all grades",
 )
 def trec_command(  # noqa: PLR0913, PLR0917  (the options of trec_eval)
     qrels: str,
@@ -48,7 +48,7 @@ def trec_command(  # noqa: PLR0913, PLR0917  (the options of trec_eval)
     the rank column is ignored. With several run files, each line begins with the name of the file.
 
     Measures: runid, num_q, num_ret, num_rel, num_rel_ret, map, Rprec, bpref, recip_rank, P, recall, ndcg, ndcg_cut,
-    map_cut, success; and the sets official and all_trec, as far as those go.
+    map_cut, success; and the sets official and all_trec, restricted to these measures.
     """
     from kbeval.frames.trec_eval import evaluate_trec, parse_measures
     from kbeval.frames.trec_files import read_trec_qrels, read_trec_run

@@ -13,7 +13,7 @@ from kbeval.util.text import counted
 
 
 def import_trec(store: Callable[[str, list[Any], bool], int]) -> click.Command:
-    """The command; `store` writes runs to a database and says so."""
+    """The command; `store` writes runs to a database and reports it."""
 
     @click.command("trec")
     @click.argument("files", nargs=-1, required=True, metavar="RUN...")
@@ -24,14 +24,14 @@ def import_trec(store: Callable[[str, list[Any], bool], int]) -> click.Command:
     def command(files: tuple[str, ...], run_id: str | None, suite: str, replace: bool, **_: Any) -> int:  # noqa: ANN401
         """Import TREC run files: query, Q0, document, rank, score, tag. The name of a file becomes the run id.
 
-        Rankings are ordered as trec_eval does: by score, then by document id, both descending; a document that one
-        query has twice is refused. A document becomes a hit with its number as chunk_id and doc_id. Importing the same
-        file again changes nothing.
+        Rankings are ordered as trec_eval does: by score, then by document id, both descending; a document that occurs
+        twice for one query is rejected. A document becomes a hit with its number as chunk_id and doc_id. Importing the
+        same file again changes nothing.
         """
         from kbeval.systems.trec import read_run_file
 
         if run_id is not None and len(files) > 1:
-            msg = "--run-id is for one file; several are named by their files"
+            msg = "--run-id cannot be used with several files; each is named after its file"
             raise click.UsageError(msg, click.get_current_context())
         runs = [read_run_file(Path(file), run_id, suite) for file in files]
         return store(common.Settings().db(), runs, replace)
@@ -44,7 +44,7 @@ def import_trec(store: Callable[[str, list[Any], bool], int]) -> click.Command:
 @click.option(
     "-o", "--output", metavar="FILE", help="golden file to write: .jsonl, .json or .yaml  [default: standard output]"
 )
-@click.option("--queries", metavar="FILE", help="texts of the queries: an id, a tab and the text per line")
+@click.option("--queries", metavar="FILE", help="texts of the queries, one per line: id, tab, text")
 @click.option("--replace", is_flag=True, help="overwrite an existing file that differs")
 def import_qrels(file: str, output: str | None, queries: str | None, replace: bool) -> int:
     """Convert TREC judgements (qrels) to a golden file with graded labels.
@@ -86,7 +86,7 @@ def import_qrels(file: str, output: str | None, queries: str | None, replace: bo
 def export_trec(run: str, output: str | None, tag: str | None, **_: Any) -> int:  # noqa: ANN401  (click's options)
     """Write a run as a TREC run file, which trec_eval and others read.
 
-    trec_eval orders by score alone. Where the stored scores of a query do not say the order of its ranks, they are
+    trec_eval orders by score alone. If the stored scores of a query do not reproduce the order of its ranks, they are
     replaced.
     """
     from kbeval.systems.trec import export_run_file

@@ -105,8 +105,8 @@ class Database:
     def start_write(self, sql: str, rows: Iterable[Sequence[Any]]) -> int:
         """Begin to run one statement for each row of parameters, in one transaction and one request.
 
-        The descriptor that is returned becomes readable when it is done; `finish_write` must follow before anything
-        else is asked.
+        The descriptor that is returned becomes readable when it is done; `finish_write` must be called before any other
+        request.
         """
         return self.process.start("write", sql, [tuple(map(_plain, row)) for row in rows])
 

@@ -176,7 +176,7 @@ class _Batch:
         if process.arena is None:
             msg = "the database is closed"
             raise ProcessEndedError(msg)
-        # A map stays: mapping the memory anew for each batch would make the processor look up all its pages again.
+        # Maps are kept: mapping the memory again for each batch would make the processor look up all its pages again.
         memory = process.maps.get(where)
         if memory is None:
             if len(process.maps) >= _MOST_MAPS:

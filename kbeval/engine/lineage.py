@@ -1,7 +1,7 @@
 """Column lineage: which columns of which relations a column of a statement depends on, based on DuckDB's own parser.
 
 `Relation.reads` names everything that a file mentions. This finds only what certain columns depend on: a column of
-`answered` that counts rules does not depend on citations, though both are in one file. If in doubt, more is reported
+`per_query` that counts rules does not depend on citations, although both are in one file. If in doubt, more is reported
 rather than less.
 """
 

@@ -31,7 +31,7 @@ _MOST_MEGABYTES = 1e12
 
 
 def megabytes(memory_limit: str) -> float:
-    """A size such as 400MB as a number; refused if it is not a size, or is too small or too large."""
+    """A size such as 400MB as a number; an error if it is not a size, or is too small or too large."""
     size = _SIZE.fullmatch(memory_limit)
     if size is None:
         msg = f"memory limit {memory_limit!r} is not a size; use a value such as 400MB or 2GB"
@@ -52,7 +52,7 @@ def largest_row(memory_limit: str) -> int:
 
 
 def most_threads(memory_limit: str | None) -> int:
-    """How many DuckDB threads a memory limit is enough for."""
+    """The maximum number of DuckDB threads for a memory limit."""
     return max(1, int(megabytes(memory_limit or DEFAULT_MEMORY_LIMIT) // MEGABYTES_PER_THREAD))
 
 

@@ -54,7 +54,7 @@ class Copied:
 
 @dataclass(frozen=True)
 class Added:
-    """A column that a relation has only in sessions that ask for it: from another relation, matched by these keys."""
+    """A column that a relation has only in sessions that request it: from another relation, joined by these keys."""
 
     column: str
     source: str
@@ -125,7 +125,7 @@ class Session:
     ) -> None:
         connection.execute("SET memory_limit = ?", [memory_limit])
         connection.execute("SET temp_directory = ?", [str(self._spill.path)])
-        # All processors by default; never more threads than the memory is enough for.
+        # All processors by default; never more threads than the memory allows.
         ((processors,),) = connection.execute("SELECT current_setting('threads')").fetchall()
         self._threads = 1 if self.is_sparing else min(threads or int(processors), most_threads(memory_limit))
         connection.execute("SET threads = ?", [self._threads])
@@ -313,7 +313,7 @@ class Session:
             raise duckdb.InvalidInputException(msg) from error
 
     def _want(self, error: duckdb.Error) -> str:
-        """What has run out, and what to do."""
+        """The error that says what has run out and what to do."""
         if is_full(error):
             folder = self._spill.path.parent.parent
             why = "no space left for data that does not fit into memory"
@@ -424,7 +424,7 @@ class _Work(Generic[Result]):
 
     def stop(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Interrupt DuckDB until it has stopped, even if Ctrl-C is pressed again: closing a connection that a thread
-        still uses crashes the process. A thread that has not begun by now never does anything.
+        still uses crashes the process. A thread that has not started by then never runs the task.
         """
         with self._lock:
             self._stopped = True

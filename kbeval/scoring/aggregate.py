@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -248,17 +248,22 @@ def judges_of(scoring: Scoring) -> dict[str, dict[str, Any]]:
 def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, str, Totals]]:
     """What each run's numbers are made of, or with `by` each slice's; see `load_slices`, which must come before."""
     parts = {column.name: metric.aggregation for metric in scoring.metrics for column in metric.columns}
-    columns = {name: f"query_scores.{scoring.session.quoted(name)}" for name in parts}
-    values = [f"{SUMMABLE.format(value=column)} AS v{place}" for place, column in enumerate(columns.values())]
-    summable = ",\n    ".join(values)
-    scores = compose("summable_scores" if by is None else "sliced_scores", values=summable)
-    percentiles = _percentiles(scoring, parts, scores)
+    values = [
+        f"{SUMMABLE.format(value=f'query_scores.{scoring.session.quoted(name)}')} AS v{place}"
+        for place, name in enumerate(parts)
+    ]
+
+    def scores(chosen: Iterable[str]) -> str:
+        return compose("summable_scores" if by is None else "sliced_scores", values=",\n    ".join(chosen))
+
+    spread = {name: place for place, (name, aggregation) in enumerate(parts.items()) if aggregation == "percentiles"}
+    percentiles = _percentiles(scoring, spread, scores(values[place] for place in spread.values()))
     split, sums = [], []
     for place, aggregation in enumerate(parts.values()):
         value, whole = f"v{place}", f"w{place}"
         split.append(value if aggregation == "count" else f"{value}, {WHOLE.format(value=value)} AS {whole}")
         sums += [part.format(value=value, whole=whole) for part in (*AGGREGATIONS[aggregation], SCORED)]
-    sql = compose("run_totals", scores=scores, split=",\n        ".join(split), sums=",\n    ".join(sums))
+    sql = compose("run_totals", scores=scores(values), split=",\n        ".join(split), sums=",\n    ".join(sums))
     for run_id, slice_name, queries, *found in scoring.session.rows(sql):
         totals: Totals = {}
         remaining = iter(found)
@@ -274,16 +279,15 @@ def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, s
 
 
 def _percentiles(
-    scoring: Scoring, parts: Mapping[str, str], scores: str
+    scoring: Scoring, places: Mapping[str, int], scores: str
 ) -> dict[tuple[str, str, str], dict[int, tuple[float, float]]]:
-    """By run, slice and metric the two values next to each percentile."""
+    """By run, slice and metric the two values next to each percentile. `places`: the columns of these metrics."""
+    if not places:
+        return {}
     branches = [
         f"SELECT run_id, slice, '{name}' AS metric, v{place} AS value FROM summable WHERE v{place} IS NOT NULL"
-        for place, (name, aggregation) in enumerate(parts.items())
-        if aggregation == "percentiles"
+        for name, place in places.items()
     ]
-    if not branches:
-        return {}
     sql = compose("percentiles", scores=scores, branches="\n    UNION ALL\n    ".join(branches))
     return {
         (run_id, slice_name, name): dict(zip(PERCENTS, zip(ends[::2], ends[1::2], strict=True), strict=True))

@@ -96,10 +96,20 @@ class Matching:
         return not named and not self._hits_name_chunkers
 
     @functools.cached_property
+    def _hits_have(self) -> tuple[int, int, int, int]:
+        """How many hits there are, and how many name their chunk, their document, and the chunker."""
+        self._session.need("hits")
+        (found,) = self._session.rows(
+            "SELECT COUNT(*), COUNT(chunk_id), COUNT(doc_id), COUNT(chunker_version) FROM hits"
+        )
+        hits, chunks, documents, chunkers = found
+        return hits, chunks, documents, chunkers
+
+    @property
     def names_missing(self) -> bool:
         """Is there a hit that does not name its chunk?"""
-        self._session.need("hits")
-        return bool(self._session.rows("SELECT 1 FROM hits WHERE chunk_id IS NULL LIMIT 1"))
+        hits, chunks, _, _ = self._hits_have
+        return chunks < hits
 
     @property
     def ids_reused(self) -> bool:
@@ -109,22 +119,21 @@ class Matching:
 
     @property
     def _hits_name_chunkers(self) -> bool:
-        self._session.need("hits")
-        return bool(self._session.rows("SELECT 1 FROM hits WHERE chunker_version IS NOT NULL LIMIT 1"))
+        return self._hits_have[3] > 0
 
     @functools.cached_property
     def is_configured(self) -> bool:
-        """Do the configurations say all that must be known about the chunkers of runs?"""
-        if not self.is_alike:
-            return False
-        unnamed, policies = self._counts("n_runs_unnamed", "n_policies_of_chunks")
-        return not unnamed and policies <= 1
+        """Do the configurations say all that must be known about the chunkers of runs, or all that can be known?"""
+        unnamed, policies, indexed = self._counts("n_runs_unnamed", "n_policies_of_chunks", "n_indexed")
+        if not indexed and not self._hits_name_chunkers:
+            return True
+        return self.is_alike and not unnamed and policies <= 1
 
-    @functools.cached_property
+    @property
     def documents_missing(self) -> bool:
         """Is there a hit that does not name its document?"""
-        self._session.need("hits")
-        return bool(self._session.rows("SELECT 1 FROM hits WHERE doc_id IS NULL LIMIT 1"))
+        hits, _, documents, _ = self._hits_have
+        return documents < hits
 
     @functools.cached_property
     def sizes_missing(self) -> bool:

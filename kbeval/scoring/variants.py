@@ -82,11 +82,7 @@ class Situation(NamedTuple):
         return self._no_hit_has("spans")
 
     def _no_hit_has(self, what: str) -> bool:
-        """Known where all rows were read in this session."""
-        if self.session.is_kept("results") or "stored_results" not in self.session.handed_in:
-            return False
-        self.session.need("parsed")
-        return not self.session.rows(f"SELECT 1 FROM parsed WHERE may_hold_{what} LIMIT 1")
+        return no_row_has(self.session, f"may_hold_{what}")
 
     def ids_compare(self) -> bool:
         """It is clear without reading any hit that the ids of labels and hits compare, or that this cannot be known."""
@@ -145,6 +141,40 @@ def chunks_stay_in_place(session: Session) -> bool:
     )
 
 
+def no_row_has(session: Session, condition: str) -> bool:
+    """Known where all rows were read in this session; else false."""
+    if session.is_kept("results") or "stored_results" not in session.handed_in:
+        return False
+    session.need("parsed")
+    return not session.rows(f"SELECT 1 FROM parsed WHERE {condition} LIMIT 1")
+
+
+def answers_cite_nothing(session: Session) -> bool:
+    """No answer has a citation."""
+    return no_row_has(session, "len(r.answer.citations) > 0")
+
+
+def nothing_is_cited(session: Session) -> bool:
+    """As above, asked once."""
+    session.need("cited_places")
+    return session.variant_of("cited_places") == "cited_places@none"
+
+
+def no_chunk_has_spans(session: Session) -> bool:
+    """Neither the table `chunks` nor the kept chunks have a text of spans."""
+    session.need("chunks", "kept_chunks")
+    return not session.rows(
+        "SELECT 1 FROM (SELECT spans_text FROM chunks UNION ALL SELECT spans_text FROM kept_chunks)"
+        " WHERE spans_text IS NOT NULL LIMIT 1"
+    )
+
+
+def ranks_are_positions(session: Session) -> bool:
+    """Every rank is the position of its hit in the list."""
+    session.need("parsed_hits")
+    return not session.rows("SELECT 1 FROM parsed_hits WHERE rank <> position LIMIT 1")
+
+
 def nothing_moved(session: Session) -> bool:
     """As above, asked once."""
     session.need("moved_chunks")
@@ -169,6 +199,10 @@ STORED_RULES: tuple[tuple[str, str, Callable[[Session], bool]], ...] = (
     ("sightings", "none", labels_are_placed),
     ("timeouts", "archived", engine_is_elsewhere),
     ("bad_claims", "none", lambda session: no_bad_rows(session) is not None),
+    ("table_spans", "none", no_chunk_has_spans),
+    ("tied_ranks", "none", ranks_are_positions),
+    ("cited_places", "none", answers_cite_nothing),
+    ("citation_checks", "none", nothing_is_cited),
 )
 
 

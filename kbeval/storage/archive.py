@@ -234,7 +234,7 @@ class ArchiveSource:
     def _table_sql(self, table: str) -> str:
         """A table with all its columns; older versions archived fewer of them."""
         if self._manifest.table(table) is None:
-            # Written before there was such a table, or of a database without it.
+            # Written by a version without this table, or from a database without it.
             nothing = ", ".join(f"'' AS {column}" for column in TABLES[table])
             return f"SELECT {nothing} WHERE false"
         there = {row["column_name"] for row in self._rows(f"DESCRIBE SELECT * FROM {self._table(table)}")}

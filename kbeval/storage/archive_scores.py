@@ -1,4 +1,4 @@
-"""What scoring an archive stores, in one file next to its tables: what it would write into a database.
+"""What scoring an archive stores, in one file next to its tables: the same data that it would write into a database.
 
 That is the numbers of runs, the labels that they were computed with, and the kept spans. The archive itself is not
 changed; once it is updated, its own numbers take precedence over this file.
@@ -106,7 +106,7 @@ def _merged(old: Scores, kept: Kept) -> list[tuple[str, ...]]:
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     found = {(row[0], row[1], row[6], row[2], row[3]): row for row in old.chunk_spans}
     for chunk_id, version, policy, doc_id, spans, tokens, seen_in in kept.spans:
-        # What was kept without its place learns it; what was kept at another place stays, and is another row.
+        # A row kept without a place is completed; a row kept with another place stays, next to the new one.
         known = [
             row[5]
             for document in {"", doc_id or ""}

@@ -68,8 +68,8 @@ if TYPE_CHECKING:
 
 # How many rows are written in one step.
 STEP_ROWS = 100_000
-# Rows of several runs are written together as long as they have no more bytes than so many of the largest rows that the
-# memory limit allows, which are a sixtieth of it each.
+# Rows of several runs are written together up to the size of this many of the largest rows that the memory limit
+# allows, each a sixtieth of it.
 _ROWS_AT_ONCE = 10
 _ROW_COLUMNS = {"result_no": "BIGINT", "run_id": "VARCHAR", "query_id": "VARCHAR", "result_json": "VARCHAR"}
 
@@ -99,7 +99,7 @@ def archive_runs(
     *,
     prune: bool = False,
 ) -> Archived:
-    """Bring an archive up to date with a database. `prune`: remove runs that the database no longer holds."""
+    """Update an archive from a database. `prune`: remove runs that are no longer in the database."""
     if is_archive(Path(database)):
         msg = f"{database} is an archive; specify the SQLite database to archive"
         raise UsageError(msg)
@@ -154,7 +154,7 @@ class _Archiving:
         # The finished folders of runs in the database, written by this update or by an earlier one.
         self._done: dict[str, RunFolder] = {}
         self._numberings: set[int] = set()
-        # Of a stored row, on average.
+        # The average size of a stored row.
         self._row_bytes = 1
 
     def bring_up_to_date(self, *, prune: bool, tidy: bool) -> Archived:
@@ -373,7 +373,7 @@ def _write_rows(session: Session, source: SqliteSource, runs: Mapping[int, str],
     source.load_rows(session, "rows_to_keep", list(runs.values()))
     folder.mkdir(exist_ok=True)
     if len(runs) == 1:
-        # One after the other: joining them with anything would hold all of them in memory, and so would splitting them.
+        # One after the other: a join or a split would hold all of them in memory.
         (number,) = runs
         path = folder / f"run_no={number}" / "rows.parquet"
         path.parent.mkdir()

@@ -1,4 +1,4 @@
-"""The names of rubrics in what a database or an archive holds of judgings."""
+"""The names of the rubrics of the judgings in a database or an archive."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kbeval.util.strict_json import parse
 
 
 def rubric_names(texts: Iterable[str]) -> list[str]:
-    """The names in these lists of rubrics, sorted; what is not such a list has none."""
+    """The names in these lists of rubrics, sorted; invalid lists are ignored."""
     found: set[str] = set()
     for text in texts:
         try:

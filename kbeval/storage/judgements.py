@@ -22,7 +22,7 @@ from kbeval.storage.manifest import is_archive
 
 SCORED, UNSCORED = "scored", "unscored"
 _TABLES = ("kbeval_judge_inputs", "kbeval_judgements", "kbeval_judgings", "kbeval_judged")
-# SQLite takes so many parameters at least.
+# SQLite accepts at least this many parameters.
 _AT_ONCE = 500
 
 
@@ -43,7 +43,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Said:
-    """What the judge said to it."""
+    """The reply of the judge."""
 
     state: str
     requests: int
@@ -106,7 +106,7 @@ class JudgementStore:
     def __init__(
         self, database: str | os.PathLike[str], timeout_ms: int = BUSY_TIMEOUT_MS, *, mode: str = "rw"
     ) -> None:
-        """`mode`: `ro` to look at what is stored, and change nothing."""
+        """`mode`: `ro` to read what is stored without changing anything."""
         self.path = Path(database)
         if is_archive(self.path):
             msg = f"{database} is an archive, which is never changed; judge runs in the database and archive it again"
@@ -128,7 +128,7 @@ class JudgementStore:
         self._database.__exit__(kind, error, trace)
 
     def make_tables(self) -> None:
-        """Create the tables, unless they are there."""
+        """Create the tables if they do not exist."""
         if self._has_tables():
             return
         with self._explained(), self._database.transaction():
@@ -177,7 +177,7 @@ class JudgementStore:
         return {(str(query_id), str(rubric)) for query_id, rubric in found}
 
     def link(self, judging_id: str, judged: Sequence[Judged]) -> None:
-        """Note which judgements belong to a judging, in one transaction."""
+        """Record which judgements belong to a judging, in one transaction."""
         if not judged:
             return
         with self._explained(), self._database.transaction():
@@ -230,10 +230,10 @@ class JudgementStore:
         try:
             yield
         except ProcessEndedError as error:
-            msg = f"{self.path}: {error.headline}; every judgement before is stored: judge again to continue"
+            msg = f"{self.path}: {error.headline}; all judgements before this one are stored; judge again to continue"
             raise DatabaseError(msg) from error
         except SqliteError as error:
-            advice = "every judgement before is stored: judge again to continue"
+            advice = "all judgements before this one are stored; judge again to continue"
             if error.is_locked:
                 msg = f"{self.path} is locked by {lock_holders(self.path)}; {advice}"
             elif error.is_denied:

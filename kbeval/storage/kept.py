@@ -23,7 +23,7 @@ from kbeval.storage.row_marks import RowMarks
 ChunkSpans = tuple[str, str, str, str | None, str | None, float | None, str]
 
 _COLUMNS = "chunk_id, chunker_version, policy_hash, doc_id, source_spans_json, tokens, seen_in, first_seen"
-# What was kept without its place learns it; what was kept at another place stays, and is another row.
+# A row kept without a place is completed; a row kept with another place stays, next to the new one.
 _COMPLETE = """
     UPDATE OR REPLACE kbeval_chunk_spans
     SET doc_id = ?4, source_spans_json = ?5, tokens = ?6, seen_in = ?7

@@ -1,4 +1,4 @@
-"""Writes decisions of people, each as it is made: `sql/schema/kbeval_labels.sql`. And reads what they are shown."""
+"""Writes the decisions of people as they are made (`sql/schema/kbeval_labels.sql`), and reads what they are shown."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _AT_ONCE = 500
 
 
 class StaleDecisionError(DatabaseError):
-    """Something was decided since the decision that this one follows: in another tab, or by another process."""
+    """Another decision was made since the one that this one follows: in another tab, or by another process."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Decision:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What a later decision replaces."""
+        """The key under which a later decision replaces this one."""
         return self.query_id, self.annotator, self.field, self.item
 
 
@@ -152,11 +152,11 @@ class LabelStore:
 
     @property
     def has_labels(self) -> bool:
-        """Was anything ever decided here?"""
+        """Does the database contain any decisions?"""
         return "kbeval_labels" in self._tables
 
     def make_table(self) -> None:
-        """Create the table, unless it is there."""
+        """Create the table if it does not exist."""
         if not self.has_labels:
             with self._explained(), self._database.transaction():
                 self._database.execute(read_sql("schema/kbeval_labels.sql"))
@@ -201,7 +201,7 @@ class LabelStore:
         return int(number)
 
     def current(self, query_id: str | None = None) -> list[Decision]:
-        """The decisions that count: of each person, field and item the latest that is not undone; oldest first."""
+        """The decisions that count: for each person, field and item the latest one that is not undone; oldest first."""
         found: dict[tuple[str, str, str, str], Decision] = {}
         for decision in self._select("undone_at IS NULL", query_id):
             found.pop(decision.key, None)
@@ -209,7 +209,7 @@ class LabelStore:
         return list(found.values())
 
     def pending(self, query_id: str | None = None) -> list[Decision]:
-        """What the golden file does not have yet, oldest first."""
+        """The decisions that are not in the golden file yet, oldest first."""
         return self._select(f"undone_at IS NULL AND state = '{PENDING}'", query_id)
 
     def latest(self, annotator: str) -> Decision | None:
@@ -223,7 +223,7 @@ class LabelStore:
             self._database.execute("UPDATE kbeval_labels SET undone_at = ? WHERE label_no = ?", (_time(), label_no))
 
     def mark(self, states: Mapping[int, tuple[str, Mapping[str, Any] | None]]) -> None:
-        """Note what became of decisions: their state, and the entry before and after."""
+        """Record the outcome of decisions: their state, and the entry before and after."""
         if not states:
             return
         rows = [
@@ -295,7 +295,7 @@ class LabelStore:
         try:
             yield
         except ProcessEndedError as error:
-            msg = f"{self.path}: {error.headline}; every decision before is stored: start again to continue"
+            msg = f"{self.path}: {error.headline}; all decisions before this one are stored; start again to continue"
             raise DatabaseError(msg) from error
         except SqliteError as error:
             if error.is_locked:
@@ -303,12 +303,12 @@ class LabelStore:
             elif error.is_denied:
                 msg = f"{self.path} cannot be written: make the file and its folder writable"
             else:
-                msg = f"{self.path}: {error.headline}; every decision before is stored"
+                msg = f"{self.path}: {error.headline}; all decisions before this one are stored"
             raise DatabaseError(msg) from error
 
 
 def stored_decisions(database: str | os.PathLike[str]) -> list[Decision]:
-    """The decisions that count; empty if nothing was ever decided, or it is an archive."""
+    """The decisions that count; empty if there are none, or if it is an archive."""
     if is_archive(Path(database)):
         return []
     with LabelStore(database, mode="ro") as store:

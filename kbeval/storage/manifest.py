@@ -1,4 +1,4 @@
-"""An archive's table of contents: which runs it holds and where, and the tables that all of them share.
+"""An archive's table of contents: its runs with their folders, and the tables that all of them share.
 
 The manifest is replaced atomically, after everything that it names is in place. What only the previous manifest named
 is deleted by the next update after that, and never while a kbeval command is reading.

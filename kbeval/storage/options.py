@@ -14,7 +14,7 @@ from kbeval.storage.database_file import database_size
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
-    """The resources that reading may use, and whether it uses the cache; everything has a default."""
+    """The resources that reading may use, and whether it uses the cache; every field has a default."""
 
     # Cache parsed rows next to the database: 'auto' (only if it is large), 'on' or 'off'.
     cache: str = "auto"

@@ -1,4 +1,4 @@
-"""A part: the facts of some runs as Parquet files, with a manifest of what they are made from."""
+"""A part: the facts of some runs as Parquet files, with a manifest of what they were computed from."""
 
 from __future__ import annotations
 

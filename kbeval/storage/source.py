@@ -1,7 +1,8 @@
-"""What a source of runs is, and how one is opened.
+"""Sources of runs, and how they are opened.
 
-`Source` is what scoring asks of any source. `StoredSource` is a database or an archive, whose rows persist between two
-calls. `open_source` opens what `--db` names: a SQLite database, with its cache if the database is large, or an archive.
+`Source` is the interface that scoring requires of any source. `StoredSource` is a database or an archive, whose rows
+persist between two calls. `open_source` opens what `--db` names: a SQLite database, with its cache if the database is
+large, or an archive.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Source(Protocol):
     """Runs and their rows, wherever they are: in a database, an archive, a trace file or in memory.
 
     A source is a context manager: it is read while it is open. The runs are chosen from `runs`, `feed` tells a session
-    how to load their rows, and the session then makes relations from them.
+    how to load their rows, and the session then builds relations from them.
     """
 
     def __enter__(self) -> Self: ...

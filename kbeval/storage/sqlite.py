@@ -45,9 +45,9 @@ WIDE = (
     "rows_to_keep",
     "rows_to_judge",
 )
-WIDE_BATCH_ROWS = 64
-# If rows are larger, batches have fewer: each thread parses one batch at a time.
-WIDE_BATCH_BYTES = 1_000_000
+WIDE_BATCH_ROWS = 256
+# If rows are larger, batches have fewer: each thread parses one batch at a time. Smaller batches cost more requests.
+WIDE_BATCH_BYTES = 2_000_000
 # Read instead of a row that is too large to be parsed; see sql/stored/parsed.sql.
 _TOO_LARGE = "too large: %,d bytes of JSON, at most {largest:,} are read with this --memory-limit"
 DEFAULT_BATCH_ROWS = 1024

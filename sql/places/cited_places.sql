@@ -3,6 +3,7 @@
 --          names no chunk, and its place is invalid: it ends before it starts, lacks an end, is not in whole lines, or is of
 --          an unknown kind)
 -- kind: table
+-- variants: none, where no answer has a citation
 --
 -- A path alone, or that of a caption, is a fine citation. One that says where in the document, and says it wrong, is not.
 SELECT

@@ -2,6 +2,7 @@
 -- different one is read once.
 -- columns: text_key (of that text), kind, axis, low, high, bottom, top, is_place (false: it is not a position)
 -- kind: table
+-- variants: none, where no known chunk has spans
 SELECT
     text_key,
     span.kind                       AS kind,

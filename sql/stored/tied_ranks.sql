@@ -1,6 +1,7 @@
 -- tied_ranks: every hit of a ranking in which a rank occurs more than once, with the place that it takes.
 -- columns: result_no, position, rank
 -- kind: table
+-- variants: none, where every rank is the position of its hit in the list
 --
 -- Such hits are ordered by their stored rank, then by their position in the list, and each takes its stored rank, or the
 -- place after the hit before it where that is taken: 1, 1, 1, 2, 7 are the places 1, 2, 3, 4, 7. Mostly the rank is the

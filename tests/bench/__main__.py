@@ -26,7 +26,7 @@ from kbeval.engine.session import Session
 from kbeval.render.table import Column, render
 from kbeval.scoring.aggregate import aggregate_runs, run_totals
 from kbeval.scoring.scorer import open_scoring
-from tests.bench import chunkers, large, plain_scorer, pooling, reports, sending, start_up, ways_in
+from tests.bench import chunkers, large, plain_scorer, pooling, reading, reports, sending, start_up, ways_in
 from tests.bench.data import make_database, make_history
 from tests.bench.traces import make_traces
 
@@ -140,6 +140,7 @@ def end_to_end(folder: Path) -> None:
             ],
         ],
     )
+    table("reading rows in bulk: 200 MB", ["what", "seconds", "processor seconds", "ratio"], reading.rows(small[0]))
 
 
 def plain_command(way: str, database: Path, golden: Path) -> list[str]:

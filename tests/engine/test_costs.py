@@ -103,14 +103,14 @@ def test_rows_are_read_in_few_batches(tmp_path: Path, costs: Costs) -> None:
     workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": ["c1"]} for n in range(640)))
     workspace.add_run("run", {f"q{n}": {"hits_top_k": hits("c1")} for n in range(640)})
     kbeval.score_runs(workspace.db, workspace.golden, None, ScoreOptions(cache="off"))
-    # Batches of 64 rows, and the answer that there are no more.
-    assert (costs.passes, costs.batches) == (1, 11)
+    # Batches of 256 rows, and the answer that there are no more.
+    assert (costs.passes, costs.batches) == (1, 4)
 
 
 def test_comparing_two_runs_by_ids(own_demo: Path, costs: Costs) -> None:
     db, golden = own_demo / "kb.db", own_demo / "golden.yaml"
     kbeval.compare_runs("2026-03-01-baseline", "2026-03-02-words", db=db, golden=golden)
-    check(costs, statements=140, passes=1)
+    check(costs, statements=141, passes=1)
 
 
 def test_comparing_two_runs_by_spans(own_demo: Path, costs: Costs) -> None:
