@@ -35,6 +35,8 @@ PORTABLE = (
     *("chosen_places", "citations", "errors", "hit_docs", "hit_places", "hit_sources", "hit_spans", "judgements"),
     *("place_texts", "run_chunkers", "timeouts", "told_claims", "hit_chunks", "hits_to_keep", "unknown_hits"),
 )
+# Variants that read no row, so DuckDB makes them.
+MADE_HERE = ("run_chunkers@configured", "hits_to_keep@none")
 MARKS = ("row_mark", "row_hash")
 # Made by Scoring from the metric files.
 MADE = ("query_scores", "scores", "comparison")
@@ -132,6 +134,8 @@ def _other_relations(scoring: Scoring, sail: Sail, ran: set[str]) -> Iterator[st
         # Letters fold differently there.
         file = "timeouts@archived" if name == "timeouts" else file
         assert file is not None, name
+        if file in MADE_HERE:
+            continue
         relation = relations()[file]
         session.need(*sorted(relation.reads & relations().keys()))
         for read in relation.reads & (session.built | set(MADE)):
