@@ -25,7 +25,8 @@ settings.register_profile("thorough", settings.get_profile("default"), max_examp
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-# Modules that score dozens of workspaces, start processes or wait: `make check` leaves them out, and all of stress/.
+# Modules that score dozens of workspaces, start processes or wait. `make check` leaves them out, as it does all of
+# attacks/ and stress/.
 LONG = {
     "cli": "demo init cli_compare cli_explain cli_history cli_nightly cli_sql show_query sql_prompt",
     "compare": "compare gates",
@@ -51,7 +52,7 @@ LONG = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         package, module = item.path.parent.name, item.path.stem.removeprefix("test_")
-        if package == "stress" or module in LONG.get(package, "").split():
+        if package in ("attacks", "stress") or module in LONG.get(package, "").split():
             item.add_marker(pytest.mark.slow)
 
 

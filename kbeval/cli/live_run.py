@@ -84,7 +84,7 @@ def run_command(dry_run: bool, **given: Any) -> int:  # noqa: ANN401  (click's o
     """
     job = RunJob(given, dry_run=dry_run)
     if dry_run:
-        click.echo(_block(job.first_request()))
+        job.show_first_request()
         return 0
     finished = job.make()
     common.note(f"next: 'kbeval score {shown(finished[0].run_id)}'")
@@ -116,11 +116,11 @@ class RunJob:
         else:
             self._target = choose_target(settings.config, given["target_name"], self._overrides)
 
-    def first_request(self) -> str:
+    def show_first_request(self) -> None:
         """What would be sent first."""
         from kbeval.live.run import first_request
 
-        return first_request(self._target, self.golden, self.database, _options(self._given))
+        click.echo(_block(first_request(self._target, self.golden, self.database, _options(self._given))))
 
     @property
     def health_check(self) -> Callable[[], str | None] | None:

@@ -25,6 +25,8 @@ _MOST_SETTINGS = 30
 
 @click.command("pipeline")
 @run_options
+@click.option("--dry-run", is_flag=True, help="show the first request and send nothing")
+@click.option("--verbose", is_flag=True, help="show every request with its response and the row made of it")
 @click.option("--no-input", is_flag=True, help="ask nothing, even at a terminal")
 @judge_options
 @click.option(
@@ -46,7 +48,7 @@ _MOST_SETTINGS = 30
 @common.how_options
 @common.runs_dir_option
 @common.engine_options
-def pipeline_command(**given: Any) -> int:  # noqa: ANN401  (click's options)
+def pipeline_command(dry_run: bool, **given: Any) -> int:  # noqa: ANN401  (click's options)
     """Make a run, judge and score it, compare it with the previous run of its suite, and check its gates.
 
     The target and its options are those of 'kbeval run', the judge (if there is one) and its options those of
@@ -59,9 +61,12 @@ def pipeline_command(**given: Any) -> int:  # noqa: ANN401  (click's options)
 
     settings = common.Settings()
     gates = read_gates(settings.config.get("gates") or {}, str(settings.config.path))
+    job = RunJob(given, dry_run=dry_run)
+    if dry_run:
+        job.show_first_request()
+        return 0
     if not given["no_input"] and given["description"] is None and given["resume"] is None and _is_interactive():
         given["description"] = _ask_description(settings, given["suite"])
-    job = RunJob(given)
     skip = {name: f"left out by --skip-{name}" for name in (JUDGE, SCORE, COMPARE) if given[f"skip_{name}"]}
     if given["retrieval_only"]:
         skip.setdefault(JUDGE, "a run of retrieval only has no answers")

@@ -32,7 +32,7 @@ def runs_command(form: str, forget: str | None, yes: bool, **_: Any) -> int:  # 
     from kbeval.metrics.names import short_name
     from kbeval.render.scores import FIRST_HEADLINES
     from kbeval.render.table import Column
-    from kbeval.storage.run_config import config_of, imported_from
+    from kbeval.storage.run_config import config_of, imported_from, stored_warnings
     from kbeval.storage.runs import of_suite, run_faults
     from kbeval.storage.source import stored_runs
 
@@ -68,6 +68,9 @@ def runs_command(form: str, forget: str | None, yes: bool, **_: Any) -> int:  # 
     common.print_table(columns, [_row(run, numbers, repeats=repeats) for run in runs], form)
     for fault in run_faults(stored, runs):
         common.warn(f"{fault}: the run cannot be scored or compared")
+    for run in runs if form == "table" else ():
+        for text in stored_warnings(config_of(run)):
+            common.warn(f"run {run.run_id}: {text}")
     if form == "table" and not all(run.aggregate() for run in runs):
         common.note("runs without numbers have not been scored yet; run 'kbeval score --all'")
     return 0
@@ -77,24 +80,19 @@ def _note_unfinished(database: str, suite: str | None) -> None:
     """List the unfinished runs, which appear nowhere else."""
     from pathlib import Path
 
-    from kbeval.live.journal import unfinished_runs
-    from kbeval.util.text import counted
+    from kbeval.storage.unfinished import unfinished_runs
 
     for run in unfinished_runs(Path(database)):
         if suite in (None, run.suite):
-            failed = f", {run.failed:,} failed" if run.failed else ""
-            common.note(
-                f"unfinished: {run.run_id} ({run.suite}, started {run.started_at[:19]}Z):"
-                f" {run.answered:,} of {counted(run.total, 'query', 'queries')} answered{failed};"
-                f" continue with 'kbeval run --resume {run.run_id}'"
-            )
+            common.note(f"unfinished: {run.run_id} ({run.suite}, started {run.started_at[:19]}Z): {run.state}")
 
 
 def _forget(database: str, name: str, *, is_sure: bool) -> int:
     from pathlib import Path
 
     from kbeval.errors import UsageError
-    from kbeval.live.journal import Journal, find_unfinished, only_one, unfinished_runs
+    from kbeval.live.journal import Journal, only_one
+    from kbeval.storage.unfinished import find_unfinished, unfinished_runs
     from kbeval.util.text import counted, shown
 
     path = Path(database)

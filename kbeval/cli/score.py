@@ -199,6 +199,7 @@ class _Job:
         """Report what was done and why; with --all also what was skipped."""
         from kbeval.errors import UsageError
         from kbeval.scoring.incremental import summary
+        from kbeval.storage.unfinished import said_of_unfinished
 
         if self._part is not None:
             common.note(
@@ -206,8 +207,9 @@ class _Job:
                 " once all shards are there, 'kbeval score --merge' stores them"
             )
         elif due is not None and not due.runs and not due.key_faults and self._writer is None:
-            msg = "the database holds no runs yet, so there is nothing to score"
-            raise UsageError(msg)
+            unfinished = said_of_unfinished("latest", self._database)
+            msg = f"the database holds no runs yet, so there is nothing to score{'; ' if unfinished else ''}"
+            raise UsageError(msg + (unfinished or ""))
         if self._part is not None:
             pass
         elif self._dry_run and due is None:

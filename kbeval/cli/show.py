@@ -84,6 +84,7 @@ def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:
     from kbeval.errors import UsageError
     from kbeval.render.scores import number_table
     from kbeval.scoring.aggregate import score_runs
+    from kbeval.storage.run_config import config_of, stored_warnings
 
     aggregate = run.aggregate()
     # If labels or definitions are given, the numbers must be computed with them, not taken from storage.
@@ -100,6 +101,9 @@ def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:
             common.note("computed now; the same numbers are stored")
         else:
             common.note(f"computed now, not stored; 'kbeval score {shown(run.run_id)}' stores them")
+    else:
+        for text in stored_warnings(config_of(run)):
+            common.warn(f"run {run.run_id}: {text}")
     if aggregate is None:
         msg = f"run {run.run_id} has not been scored yet; run 'kbeval score {run.run_id} --golden FILE'"
         raise UsageError(msg)

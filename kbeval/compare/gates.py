@@ -17,7 +17,8 @@ from kbeval.metrics.catalogue import HIGHER, JUDGE, Metric, refuse_neither
 from kbeval.metrics.model import AggregateMetrics, Number
 from kbeval.metrics.names import ABSTENTION_RATES, Name, Names, ks_named, once_meant
 from kbeval.scoring.aggregate import score_runs
-from kbeval.storage.runs import find_baseline, find_run
+from kbeval.storage.run_config import config_of, is_outage
+from kbeval.storage.runs import Run, find_baseline, find_run
 from kbeval.storage.source import one_snapshot, scores_that_came, stored_rubrics, stored_runs
 from kbeval.util.limits import as_stored, as_written, limit_text, side, telling, telling_change
 from kbeval.util.text import counted, did_you_mean
@@ -30,6 +31,8 @@ CONFIG_KEYS = (*LIMITS, "max_missing", *SWITCHES, "baseline")
 # Those that say how much worse than another run this one may be.
 NEED_BASELINE = ("max_drop", *SWITCHES)
 _MOST_NAMED = 3
+# Not asked for: a run in which the system was down passes no gates.
+OUTAGE = "outage"
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,8 @@ class Gate:
     limit: float
 
     def __str__(self) -> str:
+        if self.kind == OUTAGE:
+            return "the system answers"
         option = f"--{self.kind.replace('_', '-')}"
         if self.kind in SWITCHES:
             return option
@@ -196,10 +201,11 @@ def check_gates(
             if needy := next((gate for gate in gates if gate.kind in NEED_BASELINE), None):
                 msg = f"{needy} needs something to compare with: --baseline RUN"
                 raise UsageError(msg)
-            return _alone(gated.run_id, (gates, metrics), db, golden, options)
+            found = _alone(gated.run_id, (gates, metrics), db, golden, options)
+            return replace(found, results=[*_outage(gated), *found.results])
         baseline = find_baseline(stored, table["baseline"], gated, str(db))
         report = compare_runs(baseline.run_id, gated.run_id, db=db, golden=golden, options=options)
-        results = [_judged(gate, report.aggregate_b, metrics, report) for gate in gates]
+        results = [*_outage(gated), *(_judged(gate, report.aggregate_b, metrics, report) for gate in gates)]
         warnings = list(report.warnings)
         if baseline.run_id == gated.run_id:
             warnings.insert(
@@ -208,6 +214,13 @@ def check_gates(
         if report.chunker_version_match == FALLBACK:
             warnings.insert(0, "the chunkers differ, so both runs were matched by spans, for every gate")
         return GateReport(report.run_b, report.run_a, results, warnings)
+
+
+def _outage(run: Run) -> list[GateResult]:
+    if not is_outage(config_of(run)):
+        return []
+    why = "every answer is a refusal with nothing retrieved: the system may have been down"
+    return [GateResult(Gate(OUTAGE, None, 0), None, passed=False, why=why)]
 
 
 def _rubrics_named(table: Mapping[str, Any], db: str | os.PathLike[str]) -> list[str]:

@@ -21,7 +21,14 @@ from kbeval.metrics.catalogue import Metric, catalogue
 from kbeval.metrics.model import Number
 from kbeval.metrics.names import once_meant
 from kbeval.scoring.provenance import matched_by
-from kbeval.storage.run_config import Difference, config_diff, config_fields, config_of, is_readable
+from kbeval.storage.run_config import (
+    Difference,
+    config_diff,
+    config_fields,
+    config_of,
+    is_readable,
+    stored_warnings,
+)
 from kbeval.storage.runs import of_suite, run_faults
 from kbeval.util.hiding import Hider, is_hidden
 from kbeval.util.numbers import difference
@@ -221,6 +228,7 @@ def history_of(runs: Sequence[Run], names: Sequence[str], options: HistoryOption
     found = [Series(suite, group, list(_points(kept, measured))) for suite, group, kept in series]
     undated = [entry for entry in (shown if start is None else chosen) if entry.moment is None]
     notes = [f"run {fault.run_id} is left out: {fault.what}" for fault in faults]
+    notes += [f"run {one.run.run_id}: {text}" for one in shown for text in stored_warnings(one.config or {})]
     notes += _notes(shown, found, measured, undated, left_out=start is not None)
     return History(measured, options.by, found, notes)
 

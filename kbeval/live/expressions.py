@@ -49,7 +49,7 @@ def _is_anything(value: Any) -> bool:  # noqa: ANN401, ARG001
 # The expressions with a meaning; any other name becomes a field of the stored row.
 _KINDS = {
     "hits": _Kind("a list of objects, or of chunk ids", _is_hits, is_required=True),
-    "answer": _Kind("text, or of an object with answer", _is_text, is_required=True),
+    "answer": _Kind("a string, or an object with the field answer", _is_text, is_required=True),
     "citations": _Kind("a list of objects, or of chunk ids", _is_hits),
     "references": _Kind("a list of objects", _is_hits),
     "abstained": _Kind("true or false", _is_flag),

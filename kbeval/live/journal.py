@@ -25,33 +25,14 @@ from kbeval.engine.relations import read_sql
 from kbeval.errors import DatabaseError, UsageError
 from kbeval.storage.database_file import check_is_database, real_path
 from kbeval.storage.new_database import make_tables
+from kbeval.storage.unfinished import Unfinished, read_unfinished
 from kbeval.util.files import check_target
 from kbeval.util.locks import take_lock
-from kbeval.util.text import counted
 
 # Another program may hold the database for long; an answer that was paid for is worth waiting.
 _PATIENCE_MS = 300_000
 _OF_RUN = "WHERE run_id = ? COLLATE BINARY"
 _SCHEMAS = ("schema/kbeval_unfinished_runs.sql", "schema/kbeval_attempts.sql")
-
-
-@dataclass(frozen=True)
-class Unfinished:
-    """A run that is not complete."""
-
-    run_id: str
-    suite: str
-    config: Mapping[str, Any]
-    plan: Mapping[str, Any]
-    commit_hash: str | None
-    started_at: str
-    answered: int = 0
-    failed: int = 0
-
-    @property
-    def total(self) -> int:
-        """How many queries it has."""
-        return len(self.plan.get("queries", ()))
 
 
 @dataclass(frozen=True)
@@ -323,60 +304,6 @@ class _Waiting:
 
 def _text(value: Mapping[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-def read_unfinished(database: Database) -> list[Unfinished]:
-    """The unfinished runs of an open database, oldest first; none if it has no such table."""
-    if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'kbeval_unfinished_runs'").first() is None:
-        return []
-    rows = database.execute(
-        "SELECT u.run_id, u.suite, u.config_json, u.plan_json, u.commit_hash, u.started_at,"
-        "       (SELECT COUNT(DISTINCT a.query_id) FROM kbeval_attempts AS a"
-        "        WHERE a.run_id = u.run_id AND a.error_kind IS NULL),"
-        "       (SELECT COUNT(DISTINCT a.query_id) FROM kbeval_attempts AS a WHERE a.run_id = u.run_id)"
-        " FROM kbeval_unfinished_runs AS u ORDER BY u.started_at, u.rowid"
-    )
-    return [
-        Unfinished(
-            str(run_id),
-            str(suite),
-            json.loads(config),
-            json.loads(plan),
-            commit,
-            str(started),
-            answered,
-            asked - answered,
-        )
-        for run_id, suite, config, plan, commit, started, answered, asked in rows
-    ]
-
-
-def unfinished_runs(path: Path) -> list[Unfinished]:
-    """The unfinished runs of a database, without changing it."""
-    if not path.is_file():
-        return []
-    with Database(path) as database:
-        database.check()
-        database.open("ro")
-        return read_unfinished(database)
-
-
-def find_unfinished(runs: Sequence[Unfinished], name: str, path: Path) -> Unfinished:
-    """One by its id, a unique prefix, or `latest`."""
-    if name == "latest" and runs:
-        return runs[-1]
-    exact = [run for run in runs if run.run_id == name]
-    found = exact or [run for run in runs if run.run_id.startswith(name)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        msg = f"{name!r} is ambiguous: {', '.join(run.run_id for run in found[:5])}"
-    elif runs:
-        many = counted(len(runs), "unfinished run")
-        msg = f"{path} has no unfinished run {name!r}; it has {many}: {', '.join(run.run_id for run in runs[:5])}"
-    else:
-        msg = f"{path} has no unfinished runs"
-    raise UsageError(msg)
 
 
 @contextlib.contextmanager

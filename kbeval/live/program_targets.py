@@ -22,6 +22,7 @@ from kbeval.live.asking import Asking, Query, Row
 from kbeval.live.exchange import Failure, InvalidResponseError
 from kbeval.live.rows import row_from_program
 from kbeval.live.sending import INVALID, TARGET, TIMEOUT, Attempt, OnAttempt, Outcome
+from kbeval.util.output import stdout_to_stderr
 from kbeval.util.strict_json import fault_of, parse
 from kbeval.util.text import cut
 
@@ -78,14 +79,18 @@ class PythonTarget:
         self._function = _import(name, where, folder)
         self._extra = _accepted(self._function)
         self._threads = ThreadPoolExecutor(asking.crew.limit.ceiling, thread_name_prefix="kbeval-target")
+        self._open = contextlib.ExitStack()
 
     async def __aenter__(self) -> Self:
+        # What the function prints is not data of kbeval.
+        self._open.enter_context(stdout_to_stderr())
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self._open.close()
 
     def _arguments(self, query: Query) -> dict[str, Any]:
         return {name: query.values[name] for name in self._extra}
@@ -113,7 +118,7 @@ class PythonTarget:
         except TimeoutError as error:
             msg = str(error) or f"no answer within {self._timeout:g} s"
             raise TimeoutError(msg) from error
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             msg = f"{type(error).__name__}: {error}"
             raise ProgramError(msg) from error
 
@@ -131,7 +136,8 @@ def _import(name: str, where: str, folder: Path | None) -> Callable[..., Any]:
         if place and place not in sys.path:
             sys.path.insert(0, place)
     try:
-        found: Any = importlib.import_module(module)
+        with stdout_to_stderr():
+            found: Any = importlib.import_module(module)
         for step in attribute.split("."):
             found = getattr(found, step)
     except (Exception, SystemExit) as error:

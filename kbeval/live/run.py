@@ -15,7 +15,7 @@ from kbeval.errors import KbevalError, UsageError
 from kbeval.golden import Golden
 from kbeval.live.asking import Asking, Query, Row, Target
 from kbeval.live.errors_allowed import ErrorsAllowed
-from kbeval.live.journal import Journal, StoredAttempt, Unfinished, find_unfinished, only_one
+from kbeval.live.journal import Journal, StoredAttempt, only_one
 from kbeval.live.limits import Limit
 from kbeval.live.passages import Bm25
 from kbeval.live.progress import Progress
@@ -27,6 +27,7 @@ from kbeval.live.targets import ANCHORS, BM25, DEFAULT_K, TargetConfig, open_tar
 from kbeval.live.templates import TemplateError
 from kbeval.live.working import Crew, Interrupted, Stopped, handling_interrupts, run_async
 from kbeval.storage.runs import is_reserved
+from kbeval.storage.unfinished import Unfinished, find_unfinished
 from kbeval.systems.json_lines import id_of, written
 from kbeval.util.hiding import Hider
 from kbeval.util.text import counted
@@ -355,6 +356,8 @@ class Making:
         has_answers = any(row.get("answer") is not None or row.get("abstained") is not None for row in answered)
         if answered and has_answers and all(map(is_abstention, answered)):
             self._warnings.append(ALL_ABSTAINED)
+            if not all(map(_is_to_be_refused, self._queries)):
+                config["kbeval"] = {**config["kbeval"], "outage": True}
         if self._warnings:
             config["kbeval"] = {**config["kbeval"], "warnings": self._warnings}
         if self._config.type == ANCHORS:
@@ -376,6 +379,14 @@ class Making:
                 f"{answered:,} of {total} answered and stored; continue with 'kbeval run --resume {self._run.run_id}'"
             )
         return type(error)(f"{error.headline}; {kept}", error.details)
+
+
+def _is_to_be_refused(query: Query) -> bool:
+    """Is a refusal the right answer?"""
+    labels = ("expected_doc_ids", "expected_chunk_ids", "gold_citations")
+    answerable = query.entry.get("answerable")
+    has_nothing = query.entry.get("expected_doc_ids") == [] and not any(query.entry.get(name) for name in labels)
+    return answerable is False or (answerable is None and has_nothing)
 
 
 def with_coverage(config: dict[str, Any], rows: Sequence[Row]) -> dict[str, Any]:

@@ -340,7 +340,7 @@ class Sender:
 
     def _new_line(self) -> Line:
         timeout = self._policy.timeout
-        found = Line(self._trusted(), timeout, min(timeout, _CONNECT_SECONDS), self._policy.most_bytes)
+        found = Line(self._trusted, timeout, min(timeout, _CONNECT_SECONDS), self._policy.most_bytes)
         self._all.append(found)
         return found
 

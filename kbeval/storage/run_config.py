@@ -277,6 +277,12 @@ def stored_warnings(config: Mapping[str, Any]) -> list[str]:
     return [text for text in found if isinstance(text, str)] if isinstance(found, list) else []
 
 
+def is_outage(config: Mapping[str, Any]) -> bool:
+    """Did `kbeval run` find that the system only refused, with nothing retrieved, where answers were expected?"""
+    about = config.get("kbeval")
+    return isinstance(about, dict) and about.get("outage") is True
+
+
 def own_k(config: Mapping[str, Any]) -> int | None:
     """The k that an imported run was made with; its metrics are also computed at this k."""
     k = config.get("k")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kbeval.errors import BrokenRunsError, KbevalError, UsageError
 from kbeval.metrics.model import AggregateMetrics
 from kbeval.settings import MATCHES, MISSING, OVERLAPS_OF
+from kbeval.storage.unfinished import said_of_unfinished
 from kbeval.util.text import counted, cut, did_you_mean, is_utf8, shown
 from kbeval.util.times import moment
 
@@ -196,7 +197,8 @@ def find_run(runs: Sequence[Run], name: str, database: str, suite: str | None = 
 
 def _find(runs: Sequence[Run], name: str, database: str, suite: str | None) -> Run:
     if not runs:
-        msg = f"{database} holds no runs yet"
+        unfinished = said_of_unfinished(name, database)
+        msg = f"{database} holds no runs yet{'; ' if unfinished else ''}{unfinished or ''}"
         raise UsageError(msg)
     chosen = of_suite(runs, suite, database)
     by_id = {run.run_id: run for run in chosen}
@@ -289,6 +291,8 @@ def _unknown(runs: Sequence[Run], chosen: Sequence[Run], name: str, database: st
         return UsageError(
             f"run {shown(name)!r} belongs to suite {shown(elsewhere.suite)!r}, not to {shown(suite or '')!r}"
         )
+    if name and (unfinished := said_of_unfinished(name, database)):
+        return UsageError(unfinished)
     where = database if suite is None else f"suite {shown(suite)!r} of {database}"
     hint = did_you_mean(name, [run.run_id for run in chosen]) or "; see 'kbeval runs'"
     return UsageError(f"there is no run {shown(name)!r} in {where}{hint}")

@@ -7,14 +7,24 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pexpect
 import pytest
 
+from kbeval.cli.judge import judge_command
+from kbeval.cli.live_run import run_command
+from kbeval.cli.pipeline import pipeline_command
 from tests.live.conftest import Place
 from tests.support.judge_server import JudgeServer
 from tests.support.live_server import LiveServer, search
 
 GATES = "\n[gates]\nmin = { mrr = 0.9 }\nmax = { error_rate = 0.0 }\nmax_drop = { mrr = 0.5 }\n"
+
+
+@pytest.fixture(scope="module")
+def judge_server() -> Iterator[JudgeServer]:
+    with JudgeServer() as found:
+        yield found
 
 
 @pytest.fixture
@@ -113,6 +123,24 @@ def test_an_outage_does_not_look_like_a_result(labelled: Place, server: LiveServ
     assert "every answer is a refusal with nothing retrieved" in summary_of(labelled, "one")
 
 
+def test_it_takes_the_options_of_run_and_judge(labelled: Place, server: LiveServer) -> None:
+    def options(command: click.Command) -> set[str]:
+        return {name for option in command.params for name in option.opts if name.startswith("--")}
+
+    # What is missing says something else, or prints instead of judging.
+    assert options(run_command) <= options(pipeline_command)
+    assert options(judge_command) - options(pipeline_command) == {"--format", "--agreement"}
+    before = server.counts()["requests"]
+    code, out, err = labelled.run("pipeline", "--dry-run")
+    assert (code, err) == (0, "")
+    assert out.startswith(f"POST {server.url}/search\n")
+    assert server.counts()["requests"] == before
+    assert not labelled.db.exists()
+    code, _, err = labelled.run("pipeline", "--run-id", "one", "--verbose", "--limit", "1", "--skip-score")
+    assert code == 0
+    assert '"took_ms": 7' in err
+
+
 def test_steps_can_be_left_out(labelled: Place) -> None:
     assert labelled.run("pipeline", "--run-id", "one")[0] == 0
     code, _, err = labelled.run("pipeline", "--run-id", "two", "--skip-compare", "--skip-score")
@@ -138,7 +166,8 @@ def test_a_run_id_that_is_a_path_has_no_folder(labelled: Place, tmp_path: Path) 
     assert not (tmp_path.parent / "out").exists()
 
 
-def test_at_a_terminal_it_asks_what_is_being_tried(labelled: Place) -> None:
+def test_at_a_terminal_it_asks_what_is_being_tried(labelled: Place, judge_server: JudgeServer) -> None:
+    judge = ["--store-full-text", "--judge-model", "m", "--judge-base-url", f"{judge_server.url}/v1"]
     assert labelled.run("pipeline", "--run-id", "one", "--description", "the old prompt")[0] == 0
 
     def spawn(*words: str) -> pexpect.spawn:
@@ -148,27 +177,31 @@ def test_at_a_terminal_it_asks_what_is_being_tried(labelled: Place) -> None:
         child.setwinsize(50, 160)
         return child
 
-    asking = spawn("--run-id", "two")
+    asking = spawn("--run-id", "two", *judge)
     asking.expect("the last run of suite live is one")
     asking.expect("the old prompt")
     asking.expect("What is being tried")
     asking.sendline("a new prompt")
+    for step in ("health: done", "run: done", "judge: done: m: groundedness 5", "score: done", "compare: done"):
+        asking.expect_exact(step)
     asking.expect(pexpect.EOF)
     asking.close()
     assert asking.exitstatus == 0
     assert labelled.snapshot("two")["description"] == "a new prompt"
 
-    silent = spawn("--run-id", "three", "--no-input")
+    silent = spawn("--run-id", "three", "--no-input", *judge)
     silent.expect(pexpect.EOF)
+    assert "What is being tried" not in silent.before
     silent.close()
     assert silent.exitstatus == 0
     assert labelled.snapshot("three").get("description") is None
-
-
-@pytest.fixture(scope="module")
-def judge_server() -> Iterator[JudgeServer]:
-    with JudgeServer() as found:
-        yield found
+    for run_id, tried in (("two", "a new prompt"), ("three", "# three")):
+        found = summary_of(labelled, run_id)
+        assert tried in found
+        assert "| judge_correctness | 5.0000 | 5 | 0 |" in found
+        page = (labelled.folder / "runs" / run_id / "report.html").read_text()
+        assert page.startswith("<!DOCTYPE html>")
+        assert run_id in page
 
 
 def test_answers_are_judged_before_they_are_scored(labelled: Place, judge_server: JudgeServer) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import time
 from datetime import datetime
@@ -123,7 +125,7 @@ def test_verbose_shows_request_response_and_row(place: Place, server: LiveServer
             "target.response.hits (items[*].id) found nothing; the response is an object with results",
         ),
         ("answer", "answer", "found the text 'The answer to: Question 1?' instead of a list of objects"),
-        ("results[*].id", "took_ms", "target.response.answer (took_ms) found the number 7 instead of text"),
+        ("results[*].id", "took_ms", "target.response.answer (took_ms) found the number 7 instead of a string"),
         (
             "results[*].id",
             "results[0]",
@@ -186,6 +188,55 @@ def test_a_query_that_fails_is_stored_with_its_error(
     assert numbers["error_rate"] == 0.2
 
 
+def test_every_fault_of_a_server_is_stored_as_what_it_is(place: Place, server: LiveServer) -> None:
+    """One query for each, in one run: those that pass are tried again, the others are errors of their queries alone."""
+    lasting = {
+        "slow": ("timeout", None, 1),
+        "drop": ("connection", None, 2),
+        "reset": ("connection", None, 2),
+        "429": ("http", 429, 2),
+        "500": ("http", 500, 1),
+        "502": ("http", 502, 2),
+        "503": ("http", 503, 2),
+        "bare": ("http", 500, 1),
+        "half": ("invalid_response", 200, 1),
+        "empty": ("invalid_response", 200, 1),
+        "error200": ("invalid_response", 200, 1),
+        "huge": ("invalid_response", 200, 1),
+        "redirect_away": ("http", 307, 1),
+        "wrong_types": ("invalid_response", 200, 1),
+    }
+    passing = ("drop", "reset", "429", "502", "503", "redirect")
+    queries = [*lasting, *(f"{kind} once" for kind in passing), "nothing wrong"]
+    (place.folder / "golden.json").write_text(json.dumps([{"id": one, "query": f"{one}?"} for one in queries]))
+    place.http(server.url, "attempts = 2\nmax_response_mb = 1")
+    server.set(
+        faults=[
+            *({"kind": kind, "queries": [f"{kind}?"]} for kind in lasting),
+            *({"kind": kind, "queries": [f"{kind} once?"], "first": 1} for kind in passing),
+        ],
+        slow_seconds=60,
+    )
+    code, _, err = place.run("run", "--run-id", "r", "--max-errors", "100%", "--timeout", "8")
+    assert code == 0, err
+    assert f"stored run r: {len(queries)} queries, {len(lasting)} errors" in err
+    rows = place.results("r")
+    assert sorted(rows) == sorted(queries)
+    errors = {query: row["error"] for query, row in rows.items() if "error" in row}
+    assert {
+        query: (error["kind"], error["status"], rows[query]["attempts"]) for query, error in errors.items()
+    } == lasting
+    assert all(error["message"] for error in errors.values())
+    # A redirect within the server is followed, and not an attempt of its own.
+    assert {kind: rows[f"{kind} once"]["attempts"] for kind in passing} == dict.fromkeys(passing, 2) | {"redirect": 1}
+    assert place.run("score", "r")[0] == 0
+    ((aggregate,),) = place.rows("SELECT aggregate_json FROM eval_runs")
+    numbers = json.loads(aggregate)
+    assert (numbers["total_queries"], numbers["failed_queries"]) == (len(queries), len(lasting))
+    assert numbers["error_rate"] == pytest.approx(len(lasting) / len(queries), abs=1e-4)
+    assert numbers["timeout_rate"] == pytest.approx(1 / len(queries), abs=1e-4)
+
+
 def test_a_timeout_counts_as_one(place: Place, server: LiveServer) -> None:
     place.http(server.url)
     server.set(faults=[{"kind": "slow", "queries": ["Question 3?"]}])
@@ -219,7 +270,23 @@ def test_too_many_errors_stop_the_run_and_it_can_be_resumed(place: Place, server
     _, out, err = place.run("runs")
     assert "unfinished: r (live" in err
     assert "10 of 40 queries answered" in err
-    code, _, err = place.run("score", "--all")
+    code, out, err = place.run("score", "--all")
+    assert (code, out) == (2, "")
+    assert "holds no runs yet" in err
+    stored = "run 'r' is unfinished: 10 of 40 queries answered and stored, 5 failed; continue with"
+    assert f"{stored} 'kbeval run --resume r'" in err
+    for words in (
+        ["score", "r"],
+        ["score", "latest"],
+        ["show", "r"],
+        ["compare", "r", "r"],
+        ["gate", "r", "--min", "mrr=0"],
+        ["report", "r"],
+        ["judge", "r", "--judge-model", "m", "--judge-base-url", server.url],
+    ):
+        code, out, err = place.run(*words)
+        assert (code, out) == (2, ""), words
+        assert f"{stored} 'kbeval run --resume r'" in err, words
     server.set(faults=[])
     before = server.counts()["requests"]
     assert place.run("run", "--resume", "r")[0] == 0
@@ -285,9 +352,17 @@ def test_forget_deletes_an_unfinished_run(place: Place, server: LiveServer) -> N
     assert code == 2
     assert "--yes" in err
     assert place.rows("SELECT COUNT(*) FROM kbeval_unfinished_runs") == [(1,)]
+    # With a complete run in the database, too; by the beginning of its id, too.
+    server.set(faults=[])
+    assert place.run("run", "--run-id", "whole", "--limit", "1")[0] == 0
+    for name in ("r", "whol", "x"):
+        code, _, err = place.run("show", name)
+        assert code == (0 if name == "whol" else 2)
+        assert ("run 'r' is unfinished: 2 of 30 queries answered and stored" in err) is (name == "r")
+        assert ("there is no run 'x'" in err) is (name == "x")
     assert place.run("runs", "--forget", "r", "--yes")[0] == 0
     assert place.rows("SELECT COUNT(*) FROM kbeval_unfinished_runs") == [(0,)]
-    assert place.rows("SELECT COUNT(*) FROM kbeval_attempts") == [(0,)]
+    assert place.rows("SELECT DISTINCT run_id FROM kbeval_attempts") == [("whole",)]
     code, _, err = place.run("runs", "--forget", "r", "--yes")
     assert code == 2
     assert "no unfinished runs" in err
@@ -446,9 +521,11 @@ def test_interrupted_repetitions_are_all_resumed(place: Place, server: LiveServe
     server.set(delay=0.1)
     process = place.start("run", "--run-id", "r", "--repeat", "3", "--concurrency", "2")
     deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (
-        place.db.exists() and ("r-r2",) in place.rows("SELECT DISTINCT run_id FROM kbeval_attempts")
-    ):
+    while time.monotonic() < deadline:
+        # The database and its tables do not exist from the start.
+        with contextlib.suppress(sqlite3.OperationalError):
+            if place.db.exists() and ("r-r2",) in place.rows("SELECT DISTINCT run_id FROM kbeval_attempts"):
+                break
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)

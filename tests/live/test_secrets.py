@@ -88,6 +88,11 @@ response = {{ hits = "results[*].id", answer = "answer" }}
             ["score", "--all"],
             ["show", "r", "--query", "q001"],
             ["show", "r", "--query", "q002"],
+            ["report", "r"],
+            ["gate", "r", "--max", "error_rate=1"],
+            ["export", "duckdb", "everything.duckdb"],
+            ["archive", "archived"],
+            ["pipeline", "--run-id", "evening", "--no-input", "--max-errors", "100%"],
             ["config"],
             ["config", "--format", "json"],
             ["sql", "SELECT * FROM results", "--format", "json"],
@@ -105,6 +110,7 @@ response = {{ hits = "results[*].id", answer = "answer" }}
     config = place.folder / "kbeval.toml"
     files = [path for folder in (place.folder, temporary) for path in folder.rglob("*") if path.is_file()]
     assert place.db in files
+    assert {"report.html", "summary.md", "everything.duckdb"} <= {path.name for path in files}
     found = {str(path): path.read_bytes() for path in files if path != config}
     found |= {f"output {number}": text.encode() for number, text in enumerate(said)}
     for secret in (TOKEN, KEY, LITERAL, PASSWORD):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,7 +99,8 @@ def test_passing_faults_are_tried_again(server: LiveServer, kind: str) -> None:
 def test_lasting_faults_are_tried_once(server: LiveServer, kind: str, expected: str, status: int, says: str) -> None:
     server.set(faults=[{"kind": kind, "always": True}])
     before = server.counts()["requests"]
-    outcome = sent(server.url)
+    # Reading many megabytes takes a while on a busy machine.
+    outcome = sent(server.url, replace(QUICK, timeout=60))
     assert outcome.failure is not None
     assert (outcome.failure.kind, outcome.failure.status) == (expected, status)
     assert says in outcome.failure.message

@@ -77,23 +77,50 @@ def test_a_server_that_is_not_healthy_any_more_is_a_warning_that_stays(place: Pl
 
 
 def test_an_index_that_is_down_is_not_a_refusal(place: Place, server: LiveServer) -> None:
+    entries = [{"id": f"q{n}", "query": f"Question {n}?", "answerable": n > 2} for n in range(1, 6)]
+    (place.folder / "golden.json").write_text(json.dumps(entries))
     anchors(place, server)
+    assert place.run("run", "--run-id", "good", "--suite", "earlier")[0] == 0
     server.set(index_down=True)
+    said = "run r: every answer is a refusal with nothing retrieved; the system's index may have been down"
     code, _, err = place.run("run", "--run-id", "r")
     assert code == 0
-    assert "every answer is a refusal with nothing retrieved" in err
+    assert said in err
     assert "every answer is a refusal" in place.snapshot("r")["kbeval"]["warnings"][0]
-    code, _, err = place.run("score", "r")
-    assert "every answer is a refusal with nothing retrieved" in err
-    ((aggregate,),) = place.rows("SELECT aggregate_json FROM eval_runs")
+    # Every refusal was right where nothing can be answered: no command shows that number without the doubt.
+    for words in (
+        ["score", "good", "r"],
+        ["show", "r"],
+        ["compare", "good", "r"],
+        ["runs"],
+        ["history", "abstention_accuracy"],
+    ):
+        code, out, err = place.run(*words)
+        assert code == 0, words
+        assert said in err, words
+    ((aggregate,),) = place.rows("SELECT aggregate_json FROM eval_runs WHERE run_id = 'r'")
     numbers = json.loads(aggregate)
-    assert numbers["empty_result_rate"] == 1.0
-    # A run in which one query is answered has no such warning.
+    assert (numbers["empty_result_rate"], numbers["abstention_accuracy"]) == (1.0, 1.0)
+    for more in ([], ["--baseline", "good"]):
+        code, out, err = place.run("gate", "r", "--min", "abstention_accuracy=0.9", *more)
+        assert code == 1, more
+        assert "1 of 2 gates failed" in out
+        assert "FAIL  the system answers" in out
+        assert said in err
+    code, out, _ = place.run("gate", "r", "--min", "abstention_accuracy=0.9", "--format", "json")
+    assert (code, json.loads(out)["pass"]) == (1, False)
+    assert place.run("report", "r")[0] == 0
+    assert "every answer is a refusal" in (place.folder / "runs" / "r" / "report.html").read_text()
+    # A run in which one query is answered has no such warning, nor is one an outage in which nothing is answerable.
     server.set(
         answers={"Question 1?": {"answer": "Yes", "debug": {"retrieved_chunks": [{"chunk_id": "c", "rank": 1}]}}}
     )
     code, _, err = place.run("run", "--run-id", "r2")
     assert "every answer is a refusal" not in err
+    server.set(answers={})
+    code, _, err = place.run("run", "--run-id", "r3", "--limit", "2")
+    assert "every answer is a refusal" in err
+    assert place.run("gate", "r3", "--min", "abstention_accuracy=0.9")[0] == 0
 
 
 def test_a_server_that_dies_half_way_leaves_a_run_to_resume(place: Place) -> None:
@@ -122,7 +149,7 @@ def test_a_server_that_dies_half_way_leaves_a_run_to_resume(place: Place) -> Non
 # --- programs ----------------------------------------------------------------------------------------
 
 FUNCTIONS = """
-import asyncio, time
+import asyncio, os, subprocess, sys, time
 
 def plain(query, entry):
     return {"hits_top_k": ["c1", {"chunk_id": "c2", "score": 0.5}], "answer": "yes", "seen": entry["id"]}
@@ -142,7 +169,16 @@ def failing(query, entry):
         return {"error": "model overloaded", "hits_top_k": ["c1"]}
     return {"hits_top_k": []}
 
+def printing(query, entry):
+    print("printed")
+    subprocess.run(["echo", "by a child"], check=True)
+    os.write(1, b"without buffer\\n")
+    if "2" in query:
+        sys.exit("gone")
+    return {"hits_top_k": []}
+
 not_a_function = 3
+print("loaded")
 """
 
 
@@ -179,6 +215,22 @@ def test_errors_of_a_function_are_errors_of_its_queries(place: Place) -> None:
     # What was retrieved before the error counts.
     assert rows["q005"]["hits_top_k"] == [{"rank": 1, "chunk_id": "c1"}]
     assert rows["q005"]["error"]["message"] == "model overloaded"
+
+
+def test_what_a_function_prints_is_not_data_and_it_cannot_end_kbeval(place: Place) -> None:
+    python(place, "printing")
+    code, out, err = place.run_apart("run", "--run-id", "r")
+    assert (code, out) == (0, "r\n"), err
+    for said in ("loaded", "printed", "by a child", "without buffer"):
+        assert f"{said}\n" in err
+    rows = place.results("r")
+    assert {query: row["error"]["message"] for query, row in rows.items() if "error" in row} == {
+        "q002": "SystemExit: gone"
+    }
+    code, out, err = place.run_apart("run", "--dry-run")
+    assert code == 0
+    assert out.startswith("searching:printing('Question 1?'")
+    assert "loaded" not in out
 
 
 @pytest.mark.parametrize(

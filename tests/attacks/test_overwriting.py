@@ -1,0 +1,148 @@
+"""Attacks on what is read and written: exports over their source, runs by wrong names, files left behind."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import stat
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.places import BIN, Place, hits, is_internal, kbeval, results_folder
+
+
+@pytest.mark.parametrize("what", ["database", "golden file", "source folder", "source folder by a link"])
+def test_export_anchors_overwrites_nothing_that_is_read(tmp_path: Path, what: str) -> None:
+    source = results_folder(tmp_path / "run")
+    target = tmp_path / "out"
+    target.mkdir()
+    database = target / "results.jsonl" if what == "database" else tmp_path / "a.db"
+    golden = target / "metrics.json" if what == "golden file" else tmp_path / "golden.json"
+    golden.write_text(json.dumps([{"id": "t", "query": "?", "expected_doc_ids": ["p"]}]))
+    made = kbeval("import", "anchors", str(source), "--db", str(tmp_path / "made.db"), cwd=tmp_path)
+    assert made.returncode == 0, made.stderr
+    shutil.move(tmp_path / "made.db", database)
+    if what == "source folder":
+        target = source
+    elif what.endswith("link"):
+        target = tmp_path / "link"
+        target.symlink_to(source)
+    kept = {path: path.read_bytes() for path in (database, golden, *source.iterdir())}
+    found = kbeval(
+        "export",
+        "anchors",
+        "run",
+        str(target),
+        "--replace",
+        "--db",
+        str(database),
+        "--golden",
+        str(golden),
+        cwd=tmp_path,
+    )
+    changed = [path.name for path, text in kept.items() if not path.exists() or path.read_bytes() != text]
+    assert changed == [], found.stderr
+    assert found.returncode == 2
+    assert not is_internal(found.stderr)
+
+
+def test_gate_latest_with_a_newest_run_without_a_known_date(place: Place) -> None:
+    place.label({"id": "q", "expected_chunk_ids": ["c"]})
+    place.run("good", {"q": {"hits_top_k": hits("c")}}, created_at="2026-01-01")
+    place.run("newest and bad", {"q": {"hits_top_k": hits(None)}}, created_at="Jan 3, 2026")
+    assert place("score", "--all").returncode == 0
+    found = place("gate", "latest", "--min", "mrr=0.5")
+    assert found.returncode == 2, found.stdout + found.stderr
+    assert "Jan 3, 2026" in found.stderr
+
+
+def test_gate_latest_with_a_run_called_latest(place: Place) -> None:
+    place.label({"id": "q", "expected_chunk_ids": ["c"]})
+    place.run("latest", {"q": {"hits_top_k": hits("c")}}, created_at="2026-01-01")
+    place.run("newest and bad", {"q": {"hits_top_k": hits(None)}}, created_at="2026-01-02")
+    assert place("score", "--all").returncode == 0
+    found = place("gate", "latest", "--min", "mrr=0.5")
+    assert found.returncode == 2, found.stdout + found.stderr
+    assert "ambiguous" in found.stderr
+
+
+def left_of(folder: Path) -> dict[str, int]:
+    """What is there that nobody asked for."""
+    wanted = {"kb.db", "golden.json", "out.duckdb", "out.csv", "kb.db-wal", "kb.db-shm", "kb.db-journal"}
+    return {
+        str(path.relative_to(folder)): path.stat().st_size
+        for path in folder.rglob("*")
+        if (path.is_file() and path.name not in wanted | {".kbeval-lock"}) or (path.parent != folder and path.is_file())
+    }
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["export", "duckdb", "out.duckdb", "--replace"],
+        ["sql", "SELECT a.*, b.rank AS other FROM hits AS a CROSS JOIN hits AS b", "-o", "out.csv"],
+    ],
+    ids=["export", "sql -o"],
+)
+def test_the_draft_of_a_killed_process_is_removed(place: Place, command: list[str]) -> None:
+    place.label({"id": "q", "expected_chunk_ids": ["c"]})
+    place.run("run", {f"q{n}": {"hits_top_k": hits(*[f"c{m}" for m in range(20)])} for n in range(1500)})
+    both = ["--db", str(place.db), "--golden", str(place.golden)]
+    for _ in range(10):
+        process = subprocess.Popen([BIN, *command, *both], cwd=place.folder, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + 30
+        while process.poll() is None and time.monotonic() < end and not any(left_of(place.folder).values()):
+            time.sleep(0.002)
+        process.kill()
+        process.wait(10)
+        if left_of(place.folder):
+            break
+    assert left_of(place.folder), "it was never killed in time"
+    again = ["sql", "SELECT 1 AS one", "-o", "out.csv"] if command[0] == "sql" else command
+    found = place(*again)
+    assert found.returncode == 0, found.stderr
+    assert left_of(place.folder) == {}
+
+
+BROKEN = {
+    "not JSON": "no",
+    "cut off": '{"query_id": "bad", "hits_top_k": [',
+    "a list": "[1, 2]",
+    "a number": "1",
+    "null": "null",
+    "empty": "",
+    "too deep": '{"query_id": "bad", "x": ' + "[" * 3000 + "]" * 3000 + "}",
+    "too many digits": '{"query_id": "bad", "x": ' + "9" * 5000 + "}",
+    "half a character": '{"query_id": "bad", "x": "\\ud800"}',
+}
+
+
+@pytest.mark.parametrize("form", BROKEN)
+def test_export_anchors_with_an_unreadable_row(place: Place, form: str) -> None:
+    place.label({"id": "bad"})
+    place.run("run", {"good": {"query_id": "good"}, "bad": BROKEN[form]}, config={"kbeval": {"system": "anchors"}})
+    found = place("export", "anchors", "run", "out", golden=False)
+    assert not is_internal(found.stderr), found.stderr
+    assert found.returncode == 2
+    assert "query bad" in found.stderr
+    assert not (place.folder / "out" / "results.jsonl").exists()
+
+
+def test_an_archive_called_like_the_log(one_run: Place) -> None:
+    found = one_run("archive", "kb.db-wal")
+    after = one_run("runs", golden=False)
+    assert after.returncode == 0, after.stderr
+    assert found.returncode == 2
+    assert not (one_run.folder / "kb.db-wal").exists()
+
+
+def test_a_file_keeps_its_mode(one_run: Place) -> None:
+    path = one_run.folder / "out.csv"
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    found = one_run("sql", "SELECT 1 AS one", "-o", "out.csv")
+    assert found.returncode == 0, found.stderr
+    assert oct(stat.S_IMODE(path.stat().st_mode)) == "0o600"
