@@ -52,6 +52,7 @@ _HOMES = {
     "score_runs": "kbeval.scoring.aggregate",
     "store_aggregate": "kbeval.scoring.aggregate",
     "store_scored": "kbeval.scoring.aggregate",
+    "write_report": "kbeval.report.writing",
 }
 
 __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604  (the names of the table above)
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from kbeval.metrics.catalogue import Metric as Metric
     from kbeval.metrics.model import AggregateMetrics as AggregateMetrics
     from kbeval.render.comparison import render_report_md as render_report_md
+    from kbeval.report.writing import write_report as write_report
     from kbeval.scoring.aggregate import Scored as Scored
     from kbeval.scoring.aggregate import compute_aggregate as compute_aggregate
     from kbeval.scoring.aggregate import score_runs as score_runs

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,6 +79,15 @@ class Workspace:
         from kbeval.compare.run import CompareOptions, compare_runs
 
         return compare_runs(a, b, db=self.db, golden=self._labels(), options=CompareOptions(scoring=self.options))
+
+    def report(self, path: Location, *runs: str, history: Sequence[str] = (), redact: bool = False) -> Path:
+        """Write one HTML file that shows the evidence: of one run, of two, or of metrics over time."""
+        from kbeval.compare.run import CompareOptions
+        from kbeval.report.writing import write_report
+
+        labels = self.golden if history else self._labels()
+        options = CompareOptions(scoring=self.options)
+        return write_report(path, *runs, db=self.db, golden=labels, history=history, options=options, redact=redact)
 
     def gate(self, run: str, gates: Mapping[str, Any] | None = None) -> GateReport:
         """Check a run against gates: those of the config file, or `gates`, a table of the same form."""

@@ -12,7 +12,7 @@ CREATE MACRO json_number(j)    AS TRY_CAST(CAST(j AS VARCHAR) AS DOUBLE);
 CREATE MACRO json_scalar(j, path) AS
     CASE WHEN json_type(j, path) NOT IN ('OBJECT', 'ARRAY', 'NULL') THEN NULLIF(j ->> path, '') END;
 
--- A whole number of at least 1, or null: 1.5, "1", 0 and 1e30 are none.
+-- An integer of at least 1, or null: 1.5, "1", 0 and 1e30 are not.
 CREATE MACRO json_rank(j) AS
     CASE
         WHEN TRY_CAST(CAST(j AS VARCHAR) AS BIGINT) >= 1
@@ -25,17 +25,17 @@ CREATE MACRO token_number(t) AS
     CASE WHEN TRY_CAST(CAST(t AS VARCHAR) AS DOUBLE) >= 0 AND isfinite(TRY_CAST(CAST(t AS VARCHAR) AS DOUBLE))
          THEN TRY_CAST(CAST(t AS VARCHAR) AS DOUBLE) END;
 
--- An id that was an object or a list in the JSON arrives as its text. A number is a fine id, and so is "[12]".
+-- An id that was an object or a list in the JSON arrives as its text. A number is a valid id, and so is "[12]".
 CREATE MACRO is_json_container(t) AS left(t, 2) IN ('{"', '["', '[[', '[{', '{}', '[]') AND json_valid(t);
 
--- What the engine accepts as JSON although it is not, or has no certain meaning: a comma before a closing bracket, NaN and
--- Infinity, a number beyond every float, a key that is repeated in one object. Null if there is none of this;
--- `kbeval/util/strict_json.py` is the same in Python. The text is one for which json_valid holds: what is broken otherwise the
--- engine refuses itself, half a character (a lone surrogate) too.
+-- What the engine accepts as JSON although it is invalid or ambiguous: a comma before a closing bracket, NaN and Infinity,
+-- a number beyond the range of floats, a duplicate key in an object. Null if there is none of this;
+-- `kbeval/util/strict_json.py` implements the same in Python. The text must satisfy json_valid: the engine itself rejects
+-- everything else, including a lone surrogate.
 CREATE MACRO loose_fault(t) AS
     COALESCE(
         CASE WHEN maybe_loose(t) THEN syntax_fault(without_texts(t)) END,
-        CASE WHEN repeats_a_key(t) THEN 'a key stands twice in one object' END
+        CASE WHEN repeats_a_key(t) THEN 'has a duplicate key in an object' END
     );
 CREATE MACRO is_strict_json(t) AS CASE WHEN json_valid(t) THEN loose_fault(t) IS NULL ELSE false END;
 CREATE MACRO syntax_fault(t) AS
@@ -50,26 +50,26 @@ CREATE MACRO syntax_fault(t) AS
                 lambda n: isfinite(CAST(n AS DOUBLE))
             )
         )
-            THEN 'holds a number that is too large'
+            THEN 'contains a number that is too large'
     END;
 
--- The same of a text from which n fields were read that are there once each, or reading it would have failed. A field
--- takes a colon: with one colon more at most, there is one other field at most, and no key is repeated.
+-- The same for a text from which n fields were read, each of which occurs once, or reading would have failed. Every field
+-- has a colon: with at most one more colon there is at most one other field, so no key is duplicate.
 CREATE MACRO is_loose(t, n) AS
        CASE WHEN maybe_loose(t) THEN syntax_fault(without_texts(t)) IS NOT NULL ELSE false END
     OR CASE WHEN strlen(t) - strlen(replace(t, ':', '')) > n + 1 THEN repeats_a_key(t) ELSE false END;
 
--- Could it hold any of that but a repeated key? Quick, and wrong only where it says yes: texts are not told from the
--- rest. Each pattern begins with one character, which is looked for many times faster than any choice.
+-- Could it contain any of that except a duplicate key? Fast, with false positives only: strings are not distinguished from
+-- the rest. Each pattern begins with one fixed character, which is found many times faster than any alternative.
 CREATE MACRO maybe_loose(t) AS
        regexp_matches(t, ',[ \t\r\n]*(?:[\]}]|-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{30}))')
     OR regexp_matches(t, ':[ \t\r\n]*-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{30})')
     OR regexp_matches(t, '\[[ \t\r\n]*-?(?:(?i:nan|inf|infinity)[ \t\r\n]*[,\]}]|[0-9.]*[eE]\+?[0-9]{3}|[0-9.]{30})');
 
--- JSON with each text in it emptied.
+-- JSON with every string in it emptied.
 CREATE MACRO without_texts(t) AS regexp_replace(t, '"(?:[^"\\]|\\.)*"', '""', 'g');
 
--- Does an object anywhere in it have two fields of one name? Objects in one row mostly have the same few sets of fields.
+-- Does any object in it have two fields with the same name? Objects in one row mostly have the same few sets of fields.
 CREATE MACRO repeats_a_key(t) AS
     len(
         list_filter(
@@ -78,19 +78,19 @@ CREATE MACRO repeats_a_key(t) AS
         )
     ) > 0;
 
--- The different values of a list, and how many they are. Most lists hold one, and need no looking.
+-- The distinct values of a list, and their number. Most lists have one item and need no check.
 CREATE MACRO different(l)   AS CASE WHEN len(l) < 2 THEN l ELSE list_distinct(l) END;
 CREATE MACRO n_different(l) AS CASE WHEN len(l) < 2 THEN len(l) ELSE CAST(COALESCE(list_unique(l), 0) AS BIGINT) END;
 
--- Text as it is looked for in other text: whatever its case, and a sigma is one letter wherever it is in a word.
+-- Text as it is searched for in other text: case-folded, with both forms of sigma treated as one letter.
 CREATE MACRO folded(t) AS replace(lower(nfc_normalize(t)), 'ς', 'σ');
 
--- Does a row say that the system abstained: 'true', 'false', or null where it does not say? It stands in an object of
--- its own, or at the top of the row.
+-- Does a row state that the system abstained: 'true', 'false', or null if it does not say? The field is in its own object,
+-- or at the top level of the row.
 CREATE MACRO said_abstained(r) AS
     COALESCE(NULLIF(CAST(r.abstention -> '$.abstained' AS VARCHAR), 'null'), CAST(r.abstained AS VARCHAR));
 
--- The text of a hit; null where it was not kept: it is missing, empty, masked ("***") or says that it was redacted.
+-- The text of a hit; null if it was not kept: it is missing, empty, masked ("***") or marked as redacted.
 CREATE MACRO kept_text(t) AS
     CASE
         WHEN NOT regexp_full_match(
@@ -98,18 +98,18 @@ CREATE MACRO kept_text(t) AS
         ) THEN t
     END;
 
--- Stored text that may hold bytes that are not UTF-8: is it text, and how is it shown? Other bytes as \xFF.
+-- Stored text that may contain bytes that are not UTF-8: is it text, and how is it shown? Invalid bytes as \xFF.
 CREATE MACRO is_text(t)    AS TRY(decode(encode(t))) IS NOT NULL;
 CREATE MACRO shown_text(t) AS CASE WHEN is_text(t) THEN t ELSE CAST(encode(t) AS VARCHAR) END;
 
--- What a stored row is known by: another value for any other text in it.
+-- The hash of a stored row: it changes with any text in the row.
 CREATE MACRO row_hash(query_id, result_json) AS
     md5_number(concat(length(CAST(query_id AS VARCHAR)), ':', CAST(query_id AS VARCHAR), CAST(result_json AS VARCHAR)));
 
--- The same in eight bytes, to be kept for each row.
+-- A short form in eight bytes, to be kept for each row.
 CREATE MACRO row_mark(hash) AS CAST(hash & 18446744073709551615 AS UBIGINT);
 
--- How many tokens a row says that it took: a number, an object with a total, or one with parts that are added up.
+-- The number of tokens that a row states: a number, an object with a total, or one with parts that are summed.
 CREATE MACRO tokens_in(said, usage) AS
     COALESCE(
         json_number(said),
@@ -123,12 +123,12 @@ CREATE MACRO json_sum(a, b) AS
     CASE WHEN json_number(a) IS NOT NULL OR json_number(b) IS NOT NULL
          THEN COALESCE(json_number(a), 0) + COALESCE(json_number(b), 0) END;
 
--- What a row says that it cost, in US dollars.
+-- The cost that a row states, in US dollars.
 CREATE MACRO dollars_in(said, in_dollars) AS
     COALESCE(json_number(in_dollars), json_number(said), json_number(json_extract(said, '$.usd')));
 
--- A number of a position. What is there and is not a number of the JSON (true, "3", [3]) is NaN, so that the position is
--- wrong and not one that lacks it.
+-- A number of a position. A value that is not a JSON number (true, "3", [3]) becomes NaN, so that the position is invalid
+-- rather than incomplete.
 CREATE MACRO span_number(j) AS CASE WHEN j IS NOT NULL THEN COALESCE(json_number(j), CAST('NaN' AS DOUBLE)) END;
 CREATE MACRO numbered_span(s) AS {
     'kind': s.kind, 'page': span_number(s.page),
@@ -139,8 +139,8 @@ CREATE MACRO numbered_span(s) AS {
     'x': span_number(s.x), 'y': span_number(s.y), 'w': span_number(s.w), 'h': span_number(s.h)
 };
 
--- The positions in a stored list of spans, one structure each; null where it is not such a list. Read as numbers, true
--- would be 1 and "3" would be 3, so a text that may hold such a value is read the slow way.
+-- The positions in a stored list of spans, one structure each; null if it is not such a list. Read as numbers, true would
+-- be 1 and "3" would be 3, so a text that may contain such a value is read by a slower method.
 CREATE MACRO spans_in(j) AS
     CASE
         WHEN regexp_matches(
@@ -165,8 +165,8 @@ CREATE MACRO spans_in(j) AS
     END;
 
 -- Every kind of source position as a half-open rectangle on a named axis. One-dimensional kinds
--- have a height of one, so that one overlap rule serves all. Bytes and characters are counted differently, so they
--- are two axes. Null: no usable position.
+-- have a height of one, so that one overlap rule applies to all. Bytes and characters are counted differently, so they are
+-- separate axes. Null: no usable position.
 CREATE MACRO span_axis(kind, page) AS
     CASE kind
         WHEN 'line'   THEN 'line'
@@ -200,8 +200,8 @@ CREATE MACRO span_high(s) AS
 CREATE MACRO span_bottom(s) AS CASE s.kind WHEN 'region' THEN s.y ELSE 0 END;
 CREATE MACRO span_top(s)    AS CASE s.kind WHEN 'region' THEN s.y + s.h ELSE 1 END;
 
--- Is it counted as its kind is: lines from 1, bytes, characters and times from 0, and all but times and areas in whole
--- numbers? Golden files are held to the same (`kbeval/golden/spans.py`).
+-- Is it counted as its kind requires: lines from 1, bytes, characters and times from 0, and all except times and areas in
+-- integers? The same rules apply to golden files (`kbeval/golden/spans.py`).
 CREATE MACRO is_counted(s) AS
     CASE s.kind
         WHEN 'line' THEN s."start" >= 1 AND s."start" = floor(s."start") AND s."end" = floor(s."end")
@@ -215,7 +215,7 @@ CREATE MACRO is_counted(s) AS
         ELSE true
     END;
 
--- Does it stand anywhere? Not where its end is before its start, or is not a number, or its kind is unknown. (NaN is
+-- Is it a valid position? Not if its end is before its start or not a number, or if its kind is unknown. (NaN is
 -- larger than every number, and so is its difference from any.)
 CREATE MACRO is_place(s) AS
         span_axis(s.kind, s.page) IS NOT NULL
@@ -223,7 +223,7 @@ CREATE MACRO is_place(s) AS
     AND COALESCE(s.kind <> 'region' OR span_top(s) - span_bottom(s) BETWEEN 1e-300 AND 1e300, false)
     AND COALESCE(is_counted(s), false);
 
--- Does a citation state its place in the document, rightly or wrongly? Not one with a path alone, nor a caption.
+-- Does a citation state a position in the document, valid or not? A path alone or a caption does not.
 CREATE MACRO says_where(s) AS
         COALESCE(s.kind <> 'caption', false)
     OR (
@@ -234,16 +234,16 @@ CREATE MACRO says_where(s) AS
         ) IS NOT NULL
     );
 
--- How many spans of a list say something. A caption says that it is one, and has no position.
+-- The number of meaningful spans in a list. A caption is one, although it has no position.
 CREATE MACRO n_usable(spans) AS len(list_filter(spans, lambda s: s.kind = 'caption' OR is_place(s)));
 
--- What a text of spans is known by where there is a row for each of them: the text, or its digest where it is long.
+-- The key of a text of spans in relations with one row per span: the text, or its digest if it is long.
 CREATE MACRO span_key(t) AS CASE WHEN length(t) <= 100 THEN t ELSE md5(t) END;
 
--- A position as text: the same for the same place, however it is spelt.
+-- A position as text: the same for the same place, however it is written.
 CREATE MACRO box_text(axis, low, high, bottom, top) AS concat_ws(' ', axis, low, high, bottom, top);
 
--- Are two chunks of one id at different places? What is not known contradicts nothing.
+-- Are two chunks with the same id at different places? Unknown values contradict nothing.
 CREATE MACRO stands_elsewhere(a_doc, a_place, b_doc, b_place) AS
     COALESCE(a_doc <> b_doc, false) OR COALESCE(a_place <> b_place, false);
 
@@ -256,14 +256,14 @@ CREATE MACRO hits_in(j) AS
         }]
     }')).hits_top_k;
 
--- The span of a citation as a list of one; null where there is none.
+-- The span of a citation as a list with one item; null if there is none.
 CREATE MACRO cited_span(citation) AS
     CASE WHEN CAST(citation AS VARCHAR) LIKE '{%' THEN '[' || CAST(citation AS VARCHAR) || ']' END;
 
--- Was a text cut to 200 characters when it was stored? Then it says nothing about what the rest holds, or how long it is.
+-- Was a text cut to 200 characters when it was stored? Then the contents and the length of the rest are unknown.
 CREATE MACRO is_cut_text(t) AS t IS NULL OR (ends_with(t, '...') AND length(t) BETWEEN 200 AND 203);
 
--- A heading without the # marks before it, or behind it and a space; white space is single spaces.
+-- A heading without # marks before it or after it (following a space); white space is reduced to single spaces.
 CREATE MACRO heading_text(h) AS
     regexp_replace(
         regexp_replace(
@@ -273,7 +273,7 @@ CREATE MACRO heading_text(h) AS
         ' [# ]*$', ''
     );
 
--- Headings as they are compared, each ended by a mark that none of them holds. "# A > ## B" and ["A", "B"] are the
+-- Headings as they are compared, each terminated by a mark that does not occur in them. "# A > ## B" and ["A", "B"] are the
 -- same, and "Step 1" is not the beginning of "Step 10".
 CREATE MACRO canonical_headings(j) AS
     COALESCE(
@@ -296,7 +296,7 @@ CREATE MACRO canonical_headings(j) AS
         ''
     );
 
--- The folders that a system chose: a list, or an object that holds one. Null where it does not say.
+-- The folders that a system chose: a list, or an object that contains one. Null if it does not say.
 CREATE MACRO chosen_folders(j) AS
     list_filter(
         CASE WHEN left(ltrim(CAST(j AS VARCHAR)), 1) = '['
@@ -306,5 +306,5 @@ CREATE MACRO chosen_folders(j) AS
         lambda folder: folder IS NOT NULL
     );
 
--- A folder as paths begin with it: "./Area/" is "Area", and "." and "/" are everything.
+-- A folder as the prefix of paths: "./Area/" is "Area", and "." and "/" are everything.
 CREATE MACRO folder_name(folder) AS NULLIF(regexp_replace(folder, '^(\./|/)+|(/\.?)+$', '', 'g'), '.');

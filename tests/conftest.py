@@ -37,7 +37,7 @@ LONG = {
     " run secrets targets",
     "metrics": "plain_expressions",
     "frames": "evaluate_against_peers",
-    "report": "in_a_browser what_is_in_it",
+    "report": "evidence in_a_browser pages what_is_in_it",
     "scoring": "classics doubts how_runs_are_scored judged_numbers matching_against_oracle numbers_shown own_fields"
     " real_rows"
     " rechunking_experiment recompute rescoring rescoring_any_history shards engine_elsewhere",

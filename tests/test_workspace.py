@@ -85,7 +85,7 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ks", [[0], [-1], [2.5], ["x"], 5, "5"])
 def test_a_k_is_a_whole_number_from_1_on(ks: object) -> None:
-    with pytest.raises(kbeval.KbevalError, match=r"extra_ks is .*; it must be a list of whole numbers"):
+    with pytest.raises(kbeval.KbevalError, match=r"extra_ks is .*; it must be a list of integers"):
         kbeval.ScoreOptions(extra_ks=ks)  # type: ignore[arg-type]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from kbeval.cli import common
+from kbeval.cli.ordering import order_option
 from kbeval.util.text import counted, shown
 
 if TYPE_CHECKING:
@@ -64,23 +65,24 @@ def _options(tool: str) -> Callable[[Command], Command]:
 )
 @click.option("--suite", default="beir", show_default=True, help="the suite that the runs belong to")
 @click.option("--replace", is_flag=True, help="overwrite an existing run that differs")
+@order_option("score", "the rank column of a TREC run")
 @common.db_option
 def import_beir(folder: str, runs: tuple[str, ...], **given: Any) -> int:  # noqa: ANN401  (click's options)
     """Import a BEIR folder: corpus.jsonl, queries.jsonl and qrels/*.tsv.
 
     Passages become documents with one chunk each, and judged queries a golden file. --run imports rankings: a JSON
-    object {query: {passage: score}}, or a TREC run file; hits are sorted by score, then by id, both descending.
+    object {query: {passage: score}}, or a TREC run file.
     """
     from kbeval.systems.beir import read_beir, read_run
 
     found = read_beir(Path(folder), given["split"])
-    read = [read_run(Path(run), None, given["suite"]) for run in runs]
+    read = [read_run(Path(run), None, given["suite"], given["order"]) for run in runs]
     database = common.Settings().db()
     with _golden_file(given["golden_out"], found.golden, database, folder):
         _store(database, read, runs, replace=given["replace"], knowledge=found.knowledge)
         common.note(f"{counted(found.n_passages, 'passage')} of {folder} in {database}")
     if found.n_unjudged:
-        common.note(f"{counted(found.n_unjudged, 'query', 'queries')} without judgements were left out")
+        common.note(f"left out: {counted(found.n_unjudged, 'query', 'queries')} without judgements")
     return 0
 
 
@@ -90,6 +92,7 @@ def import_beir(folder: str, runs: tuple[str, ...], **given: Any) -> int:  # noq
     "--map", "names", metavar="OURS=THEIRS", multiple=True, help="map a column that has another name: chunk_id=id"
 )
 @click.option("--scores", metavar="COLUMN,...", multiple=True, help="columns whose numbers become metrics")
+@order_option("rank", "the column rank, or without one the order in the file")
 @_options("table")
 def import_table(file: str, names: tuple[str, ...], scores: tuple[str, ...], **given: Any) -> int:  # noqa: ANN401
     """Import a table: CSV, TSV, Parquet, JSONL or JSON, with one row per hit or one row per query.
@@ -101,7 +104,16 @@ def import_table(file: str, names: tuple[str, ...], scores: tuple[str, ...], **g
     from kbeval.systems.tables import parse_map, read_table
 
     wanted = [part.strip() for text in scores for part in text.split(",") if part.strip()]
-    runs = read_table(Path(file), given["run_id"], given["suite"], parse_map(names), wanted)
+    # What is left out must be there as a field.
+    runs = read_table(
+        Path(file),
+        given["run_id"],
+        given["suite"],
+        parse_map(names),
+        wanted,
+        given["order"],
+        as_text=not given["drop"],
+    )
     return _finish(runs, file, given)
 
 
@@ -161,9 +173,9 @@ COMMANDS: Sequence[click.Command] = (
 def _finish(runs: Sequence[ToolRun], file: str, given: dict[str, Any]) -> int:
     database = common.Settings().db()
     for name in given["drop"]:
-        for run in runs:
-            for row in run.rows.values():
-                row.pop(name, None)
+        found = [run.drop(name) for run in runs]
+        if not any(found):
+            common.warn(f"no record of {file} has a field {shown(name)!r}, so --drop leaves nothing out")
     golden = list({query_id: entry for run in runs for query_id, entry in run.golden.items()}.values())
     with _golden_file(given["golden_out"], golden, database, file):
         _store(database, runs, [file] * len(runs), replace=given["replace"])

@@ -91,7 +91,7 @@ def _explain_number(settings: common.Settings, metric: str, run: str, query_id: 
 def _explain_metric(settings: common.Settings, metric: str, form: str) -> None:
     from kbeval.metrics import former
     from kbeval.metrics.catalogue import GRAINS, JUDGE
-    from kbeval.metrics.names import Names
+    from kbeval.metrics.names import CLASSICS, LOOK_ALIKES, Names
     from kbeval.metrics.row_scores import file_of
     from kbeval.storage.source import scores_that_came, stored_rubrics
 
@@ -118,6 +118,8 @@ def _explain_metric(settings: common.Settings, metric: str, form: str) -> None:
         f"computed on  {grain}: {GRAINS[grain]}",
         f"at k         {', '.join(map(str, found.ks))}" if found.ks else None,
         f"in short     {', '.join(short)}" if short else None,
+        f"in papers    {', '.join(number.classic for number in found.numbers)}" if found.name in CLASSICS else None,
+        f"differs from {LOOK_ALIKES[found.name]}" if found.name in LOOK_ALIKES else None,
         f"for a run    {how}; {if_empty} if there are none",
         f"better       {found.better}",
         f"comparable   {'across' if found.across_chunkers else 'within'} chunker versions",

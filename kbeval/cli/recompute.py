@@ -139,7 +139,7 @@ def _tell(found: Recomputed, stored: Sequence[str] | None, database: str, score:
     from kbeval.scoring.incremental import summary
 
     if not found.due.reasons:
-        common.note(f"{counted(len(found.due.runs), 'run')} unchanged since they were scored; no number would change")
+        common.note(f"{counted(len(found.due.runs), 'run')} unchanged since the last scoring; no number would change")
         return
     common.note(f"{counted(len(found.due.reasons), 'run')} to score again:", *summary(found.due))
     if not found.movements:

@@ -7,6 +7,7 @@ import sys
 import click
 
 from kbeval.cli import common
+from kbeval.cli.ordering import order_option
 from kbeval.util.text import shown
 
 
@@ -33,6 +34,7 @@ from kbeval.util.text import shown
     show_default=True,
     help="the lowest grade that counts as relevant; nDCG uses all grades",
 )
+@order_option("score")
 def trec_command(  # noqa: PLR0913, PLR0917  (the options of trec_eval)
     qrels: str,
     runs: tuple[str, ...],
@@ -41,11 +43,11 @@ def trec_command(  # noqa: PLR0913, PLR0917  (the options of trec_eval)
     no_summary: bool,
     complete: bool,
     level: int,
+    order: str,
 ) -> int:
     """Evaluate TREC run files against a file of judgements, as trec_eval does, without a database.
 
-    Prints what trec_eval prints, to four decimals. Rankings are ordered by score, then by document id, both descending;
-    the rank column is ignored. With several run files, each line begins with the name of the file.
+    Prints what trec_eval prints, to four decimals. With several run files, each line begins with the name of the file.
 
     Measures: runid, num_q, num_ret, num_rel, num_rel_ret, map, Rprec, bpref, recip_rank, P, recall, ndcg, ndcg_cut,
     map_cut, success; and the sets official and all_trec, restricted to these measures.
@@ -56,13 +58,15 @@ def trec_command(  # noqa: PLR0913, PLR0917  (the options of trec_eval)
     wanted, lacking = parse_measures(measures)
     labels = read_trec_qrels(qrels)
     for path in runs:
-        run = read_trec_run(path)
+        run = read_trec_run(path, order)
         found = evaluate_trec(
             run, labels, wanted, level=level, complete=complete, by_query=by_query, sources=(path, qrels)
         )
         first = f"{shown(path)}\t" if len(runs) > 1 else ""
         lines = found.lines(by_query=by_query, summary=not (by_query and no_summary))
         sys.stdout.write("".join(f"{first}{line}\n" for line in lines))
+        for doubt in found.doubts:
+            common.warn(doubt)
     if lacking:
         common.note(f"not computed: {', '.join(lacking)}")
     return 0

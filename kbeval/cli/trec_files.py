@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import click
 
 from kbeval.cli import common
-from kbeval.util.text import counted
+from kbeval.cli.ordering import order_option
+from kbeval.util.text import counted, json_shown, shown
 
 
 def import_trec(store: Callable[[str, list[Any], bool], int]) -> click.Command:
@@ -20,20 +22,27 @@ def import_trec(store: Callable[[str, list[Any], bool], int]) -> click.Command:
     @click.option("--run-id", help="id of the run, if there is one file  [default: the name of the file]")
     @click.option("--suite", default="trec", show_default=True, help="the suite that the runs belong to")
     @click.option("--replace", is_flag=True, help="overwrite an existing run that differs")
+    @order_option("score")
     @common.db_option
-    def command(files: tuple[str, ...], run_id: str | None, suite: str, replace: bool, **_: Any) -> int:  # noqa: ANN401
+    def command(
+        files: tuple[str, ...],
+        run_id: str | None,
+        suite: str,
+        replace: bool,
+        order: str,
+        **_: Any,  # noqa: ANN401
+    ) -> int:
         """Import TREC run files: query, Q0, document, rank, score, tag. The name of a file becomes the run id.
 
-        Rankings are ordered as trec_eval does: by score, then by document id, both descending; a document that occurs
-        twice for one query is rejected. A document becomes a hit with its number as chunk_id and doc_id. Importing the
-        same file again changes nothing.
+        A document becomes a hit with its number as chunk_id and doc_id. A document that occurs twice for one query is
+        rejected. Importing the same file again changes nothing.
         """
         from kbeval.systems.trec import read_run_file
 
         if run_id is not None and len(files) > 1:
             msg = "--run-id cannot be used with several files; each is named after its file"
             raise click.UsageError(msg, click.get_current_context())
-        runs = [read_run_file(Path(file), run_id, suite) for file in files]
+        runs = [read_run_file(Path(file), run_id, suite, order) for file in files]
         return store(common.Settings().db(), runs, replace)
 
     return command
@@ -58,7 +67,7 @@ def import_qrels(file: str, output: str | None, queries: str | None, replace: bo
     found = read_qrels_file(Path(file), None if queries is None else Path(queries))
     said = f"{output}: {counted(len(found.entries), 'query', 'queries')}"
     if output is None:
-        click.echo(found.text(".jsonl"), nl=False)
+        click.echo("".join(f"{json_shown(line)}\n" for line in found.text(".jsonl").split("\n") if line), nl=False)
     else:
         target = Path(output)
         text = found.text(target.suffix.lower())
@@ -98,7 +107,9 @@ def export_trec(run: str, output: str | None, tag: str | None, **_: Any) -> int:
     )
     text = "".join(f"{line}\n" for line in found.lines)
     if output is None:
-        click.echo(text, nl=False)
+        # Other programs need the ids as they are; a terminal would obey them.
+        plain = "".join(f"{shown(line)}\n" for line in found.lines) if sys.stdout.isatty() else text
+        click.echo(plain, nl=False)
     else:
         write_whole(Path(output), text, settings.read_files())
     for note in found.notes:

@@ -1,4 +1,4 @@
-"""Gates: limits that a run must keep. One that fails says by how much, and a number that vanished never passes."""
+"""Gates: thresholds that a run must meet. A failed gate says by how much, and a missing number never passes."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from kbeval.util.text import counted, did_you_mean
 
 # The keys of [gates] in the config file; on the command line they are written with dashes.
 LIMITS = ("min", "max", "max_drop", "min_scored")
-# Those that are on or off.
+# The boolean ones.
 SWITCHES = ("no_regressions", "not_worse")
 CONFIG_KEYS = (*LIMITS, "max_missing", *SWITCHES, "baseline")
-# Those that say how much worse than another run this one may be.
+# The ones that limit how much worse than another run this one may be.
 NEED_BASELINE = ("max_drop", *SWITCHES)
 _MOST_NAMED = 3
 # Not asked for: a run in which the system was down passes no gates.
@@ -37,7 +37,7 @@ OUTAGE = "outage"
 
 @dataclass(frozen=True)
 class Gate:
-    """One limit. `metric`: the printed name of a number, or a metric's for min_scored; None where there is none."""
+    """One threshold. `metric`: the printed name of a number, or of a metric for min_scored; None if not applicable."""
 
     kind: str
     metric: str | None
@@ -55,13 +55,13 @@ class Gate:
 
 @dataclass(frozen=True)
 class GateResult:
-    """What became of a gate."""
+    """The result of a gate."""
 
     gate: Gate
     value: Number
     passed: bool
     why: str
-    # The queries that it is about; `why` names only the first of many.
+    # The queries concerned; `why` names only the first of many.
     queries: Sequence[str] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ class GateReport:
 
 
 def parse_limits(kind: str, texts: Sequence[str]) -> dict[str, float]:
-    """`hit_at_k.5=0.8`, several times, as a table."""
+    """Parse several `hit_at_k.5=0.8` into a table."""
     found: dict[str, float] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -147,7 +147,7 @@ def read_gates(table: Mapping[str, Any], origin: str) -> dict[str, Any]:
 
 
 def make_gates(table: Mapping[str, Any], metrics: Sequence[Metric]) -> list[Gate]:
-    """Gates from limits by kind, each with its one name; raises UsageError where a metric does not exist."""
+    """Gates from thresholds by kind, with canonical names; raises UsageError if a metric does not exist."""
     found: dict[tuple[str, str | None], Gate] = {}
     names = Names(metrics)
     for kind in LIMITS:
@@ -165,7 +165,7 @@ def make_gates(table: Mapping[str, Any], metrics: Sequence[Metric]) -> list[Gate
 
 
 def ks_of(table: Mapping[str, Any]) -> list[int]:
-    """The values of k that gates name, so that they are computed."""
+    """The values of k that gates refer to, so that they are computed."""
     return ks_named(name for kind in ("min", "max", "max_drop") for name in table.get(kind, {}))
 
 
@@ -182,24 +182,24 @@ def check_gates(
 ) -> GateReport:
     """Score a run, compare it with the baseline if the table names one, and check it against its gates.
 
-    `table` is what [gates] in a config file may hold: {"min": {"hit_at_k.5": 0.8}, "max_missing": 0, …}. Its `baseline`
-    may be `previous`, `~N` or `latest~N`: so many runs before the gated one in its suite.
+    `table` has the form of [gates] in a config file: {"min": {"hit_at_k.5": 0.8}, "max_missing": 0, …}. Its `baseline`
+    may be `previous`, `~N` or `latest~N`: that many runs before the gated one in its suite.
     """
     options = options or CompareOptions()
     scoring = replace(options.scoring, extra_ks=(*options.scoring.extra_ks, *ks_of(table)))
     metrics = scoring.metrics(_rubrics_named(table, db), scores_that_came(db, _named(table)))
     gates = make_gates(table, metrics)
     if not gates:
-        msg = "there are no gates: give --min METRIC=VALUE, --max, …, or [gates] in kbeval.toml"
+        msg = "no gates given: use --min METRIC=VALUE, --max, …, or [gates] in kbeval.toml"
         raise UsageError(msg)
     with one_snapshot(db, options.scoring.cache):
         stored = stored_runs(db)
         gated = find_run(stored, run, str(db), options.scoring.suite)
-        # Both are settled, and the baseline need not be of the suite.
+        # Both runs are known now, and the baseline need not belong to the suite.
         options = replace(options, scoring=replace(scoring, suite=None))
         if table.get("baseline") is None:
             if needy := next((gate for gate in gates if gate.kind in NEED_BASELINE), None):
-                msg = f"{needy} needs something to compare with: --baseline RUN"
+                msg = f"{needy} requires a baseline: use --baseline RUN"
                 raise UsageError(msg)
             found = _alone(gated.run_id, (gates, metrics), db, golden, options)
             return replace(found, results=[*_outage(gated), *found.results])
@@ -209,7 +209,7 @@ def check_gates(
         warnings = list(report.warnings)
         if baseline.run_id == gated.run_id:
             warnings.insert(
-                0, f"the baseline is {gated.run_id} itself, so nothing can be worse; name another with --baseline"
+                0, f"the baseline is {gated.run_id} itself, so nothing can be worse; specify another with --baseline"
             )
         if report.chunker_version_match == FALLBACK:
             warnings.insert(0, "the chunkers differ, so both runs were matched by spans, for every gate")
@@ -224,7 +224,7 @@ def _outage(run: Run) -> list[GateResult]:
 
 
 def _rubrics_named(table: Mapping[str, Any], db: str | os.PathLike[str]) -> list[str]:
-    """The rubrics that runs were judged by, if a gate may be about one."""
+    """The rubrics that runs were judged by, if a gate may refer to one."""
     return stored_rubrics(db) if any(name.startswith(JUDGE) for name in _named(table)) else []
 
 
@@ -266,7 +266,7 @@ def _judged(
     name = gate.metric or ""
     value, exact = _value(aggregate, name)
     if value is None or exact is None:
-        why = f"{name} has no value: it applies to no query of this run{once_meant(name)}"
+        why = f"{name} has no value: it does not apply to any query of this run{once_meant(name)}"
         return _said(gate, None, why, passed=False)
     if gate.kind == "max_drop":
         before = (None, None) if report is None else _value(report.aggregate_a, name)
@@ -280,7 +280,7 @@ def _judged(
 
 def _switched(gate: Gate, report: CompareReport) -> GateResult:
     if gate.kind == "not_worse":
-        # Where some numbers got better and others worse, it is worse in those.
+        # If some numbers got better and others worse, the run is worse in the latter.
         worse = [Name.parse(name).short for name in report.verdict.worse]
         said = f"worse in {', '.join(worse)}" if worse else report.verdict.answer
         return _said(gate, len(worse), said, passed=not worse)
@@ -297,7 +297,10 @@ def _dropped(gate: Gate, before: Value, after: tuple[float, Fraction], *, higher
     stored_before, exact_before = before
     if stored_before is None or exact_before is None:
         return _said(
-            gate, None, f"{gate.metric} has no value in the baseline: it applies to no query there", passed=False
+            gate,
+            None,
+            f"{gate.metric} has no value in the baseline: it does not apply to any query there",
+            passed=False,
         )
     stored, exact = after
     change = exact - exact_before
@@ -329,7 +332,7 @@ def _scored(aggregate: AggregateMetrics, metric: str) -> int:
 
 
 def _value(aggregate: AggregateMetrics, name: str) -> Value:
-    """A number as stored, and exactly. One that was scored on no query is None, whatever is shown instead."""
+    """A number as stored, and its exact value. None if it was scored on no query, whatever is shown instead."""
     if name not in ABSTENTION_RATES and not aggregate.counts(name).get("scored"):
         return None, None
     value = aggregate.value(name)

@@ -1,27 +1,28 @@
-"""How far may the mean difference be from what was seen? A 95 % interval that covers, for few queries too.
+"""The 95 % confidence interval of a mean difference, with correct coverage for few queries too.
 
-Clusters are what is independent: a query, or the queries of one group together. Two intervals are made, and weighed by
+The independent units are clusters: a query, or all queries of one group. Two intervals are computed, and weighted by
 how many clusters did not change at all:
 
-*Where most clusters did not change*, what is not known is mostly how many will, and which way. Student's interval is
-blind to that: three queries that did not change show no variation. So the differences are held to be -r, 0 or +r, and
-the interval is Tango's score interval for paired proportions. For a metric of 0 and 1, r is 1 and it is that interval.
-Elsewhere r is the size that gives the same mean and the same mean square as the differences do, with half a change
-more than was seen, as large as the largest value: where few changes were seen, a larger one may have been missed.
+*If most clusters did not change*, the uncertainty is mostly about how many will, and in which direction. Student's
+interval cannot express that: three queries that did not change show no variation. So the differences are modelled as
+-r, 0 or +r, and the interval is Tango's score interval for paired proportions. For a metric with the values 0 and 1, r
+is 1 and it is exactly that interval. Otherwise r is the size that gives the same mean and the same mean square as the
+differences, plus half a change of the size of the largest value: if few changes were observed, a larger one may have
+been missed.
 
-*Where every cluster changed*, and by different amounts, it is Student's interval, with the jackknife's variance, which
-holds for groups of different sizes too. Student's interval misses too often on the side of a long tail, of which few
-queries show little. On that side it is made longer by twice what Johnson's correction for skewness says: once would be
-enough if the skewness were known, but samples show less of it than there is. (N. J. Johnson, Journal of the American
-Statistical Association 73, 1978.)
+*If every cluster changed*, and by different amounts, it is Student's interval with the jackknife variance, which is
+valid for groups of different sizes too. Student's interval misses too often on the side of a long tail, which a small
+sample underrepresents. On that side it is extended by twice Johnson's correction for skewness: once would be enough if
+the skewness were known, but samples underestimate it. (N. J. Johnson, Journal of the American Statistical Association
+73, 1978.)
 
-In between the limits are weighed: the score interval by the share of the queries in clusters that did not change,
-Student's by the rest. Where all changes are of one size it is the score interval alone. There is no interval where
-nothing can be known about the spread: from one cluster (or one that outweighs all others), or where all values moved
-by the same amount and the metric is not one of 0 and 1.
+In between, the limits are weighted: the score interval by the share of queries in clusters that did not change,
+Student's by the rest. If all changes have one size, it is the score interval alone. There is no interval if nothing is
+known about the spread: with one cluster (or one that outweighs all others), or if all values moved by the same amount
+and the metric is not binary.
 
-Only sums that no order changes go in, and every step gives the mirror image for the mirror image, so that swapping the
-runs swaps the limits.
+The inputs are sums that do not depend on the order of rows, and every step is symmetric, so that swapping the runs
+swaps the limits.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ CONFIDENCE = 0.95
 Ints = NDArray[np.int64]
 
 _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
-# As many changes as large as the largest value are taken for missed.
+# The number of changes of the size of the largest value that are assumed to have been missed.
 _MISSED = 0.5
 _FEWEST = 2
 _TWICE = 2
@@ -47,14 +48,13 @@ _NODES = 64
 
 
 def interval(sums: Ints, sizes: Ints, *, largest: float, is_binary: bool) -> tuple[float, float] | None:
-    """The limits of the mean difference; None where none can be had.
+    """The limits of the mean difference; None if there is no interval.
 
-    sums, sizes: each cluster's sum of differences, and of how many queries. largest: the largest value that any query
-    has in either run. is_binary: all values are 0 or 1. All are in the same unit, and differences of less than one
-    unit are none.
+    sums, sizes: each cluster's sum of differences and number of queries. largest: the largest value of any query in
+    either run. is_binary: all values are 0 or 1. All are in the same unit; differences below one unit count as zero.
     """
     total = int(sizes.sum())
-    # As many clusters of one size would tell as much.
+    # The effective number of clusters: as many of equal size would carry the same information.
     weight = total**2 / int(sizes @ sizes)
     if weight < _FEWEST:
         return None
@@ -75,12 +75,12 @@ def interval(sums: Ints, sizes: Ints, *, largest: float, is_binary: bool) -> tup
 
 
 def _by_student(sums: Ints, sizes: Ints, weight: float) -> tuple[float, float]:
-    """Student's interval with the jackknife's standard error, longer on the side of the longer tail."""
+    """Student's interval with the jackknife's standard error, extended on the side of the longer tail."""
     total, count = int(sizes.sum()), len(sums)
     mean = int(sums.sum()) / total
-    # By how much the mean moves where one cluster is left out.
+    # By how much the mean changes if one cluster is left out.
     moves = (sums - mean * sizes) / (total - sizes)
-    # Products, not powers: numpy's power of a number may depend on its place in the array.
+    # Products, not powers: the result of numpy's power may depend on the position in the array.
     squares, cubes = (math.fsum(powers.tolist()) for powers in (moves * moves, moves * moves * moves))
     error = math.sqrt((1 - 1 / count) * squares)
     quantile = student(weight - 1)
@@ -92,7 +92,7 @@ def _by_student(sums: Ints, sizes: Ints, weight: float) -> tuple[float, float]:
 
 
 def _by_score(sums: Ints, sizes: Ints, weight: float, largest: float) -> tuple[float, float]:
-    """Tango's interval for differences of -r, 0 and +r with the mean and the mean square of these."""
+    """Tango's interval for differences of -r, 0 and +r with the given mean and mean square."""
     total = int(sizes.sum())
     mean, far = int(sums.sum()) / total, int(np.abs(sums).sum()) / total
     square = math.fsum((sums.astype(np.float64) ** 2).tolist()) / int(sizes @ sizes)
@@ -102,13 +102,13 @@ def _by_score(sums: Ints, sizes: Ints, weight: float, largest: float) -> tuple[f
 
 
 def _lowest(up: float, down: float, n: float) -> float:
-    """The lowest difference of two paired proportions that n pairs, so many of which went up and down, do not speak
-    against. (T. Tango, Statistics in Medicine 17, 1998.)
+    """The lowest difference of two paired proportions that is compatible with n pairs, given how many went up and down.
+    (T. Tango, Statistics in Medicine 17, 1998.)
     """
     low, high = -1.0, (up - down) / n
     for _ in range(_HALVINGS):
         true = (low + high) / 2
-        # How many would go down if that were the difference: the likeliest number.
+        # The most likely number that would go down if that were the difference.
         linear = (2 * n - up + down) * true - up - down
         down_then = (math.sqrt(max(0.0, linear**2 + 8 * n * down * true * (1 - true))) - linear) / (4 * n)
         variance = n * max(0.0, 2 * down_then + true * (1 - true))
@@ -121,9 +121,9 @@ def _lowest(up: float, down: float, n: float) -> float:
 
 @cache
 def student(freedom: float) -> float:
-    """Within how many standard errors Student's t stays as often as CONFIDENCE says, for one degree of freedom or more.
+    """The two-sided quantile of Student's t at level CONFIDENCE, for one or more degrees of freedom.
 
-    With t = √f tan φ, φ has the density cos φ to the power of f - 1.
+    With t = √f tan φ, the density of φ is cos φ to the power of f - 1.
     """
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     every = math.sqrt(math.pi) / 2 * math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2))

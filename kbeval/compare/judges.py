@@ -10,10 +10,10 @@ from kbeval.storage.runs import Run
 
 
 def different_judges(a: Run, b: Run, judges: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """How the judges of two runs differ, one phrase each.
+    """How the judges of two runs differ, one phrase per difference.
 
-    `judges`: those of runs that were judged here, for each rubric; see `kbeval.scoring.provenance.judges`. What the
-    configuration of an imported run says about its judge counts only where the run was not judged here.
+    `judges`: those of runs that were judged here, for each rubric; see `kbeval.scoring.provenance.judges`. The judge
+    named in the configuration of an imported run counts only if the run was not judged here.
     """
     of_a, of_b = judges.get(a.run_id), judges.get(b.run_id)
     if of_a is None and of_b is None:
@@ -29,7 +29,7 @@ def different_judges(a: Run, b: Run, judges: Mapping[str, Mapping[str, Any]]) ->
 
 
 def _one_imported(imported: Run, judged: Mapping[str, Any]) -> list[str]:
-    """One run was judged here, the other came with scores, if its configuration names a judge."""
+    """The difference if one run was judged here and the other was imported with scores and names a judge."""
     theirs = judge_model(config_of(imported))
     ours = {str(judge.get("model")) for judge in judged.values()}
     if theirs is None:

@@ -1,11 +1,11 @@
-"""How far may the mean of a metric over all such queries be from the mean over these?
+"""The 95 % confidence interval of the mean of a metric.
 
-For values of 0 and 1 it is Wilson's score interval. Values in between vary less than that for the same mean, so they
-tell as much as more values of 0 and 1 would: as many more as their variance is smaller. Half a value of 0 or 1 is taken
-for missed, so that values that happen to be alike do not look certain. (E. B. Wilson, Journal of the American
-Statistical Association 22, 1927.)
+For values of 0 and 1 it is Wilson's score interval. Values in between vary less for the same mean, so they carry the
+information of a larger number of binary values, in proportion to their smaller variance. Half a value of 0 or 1 is
+assumed to have been missed, so that values that happen to be equal do not look certain. (E. B. Wilson, Journal of the
+American Statistical Association 22, 1927.)
 
-Clusters are what is independent: a query, or the queries of one group together.
+The independent units are clusters: a query, or all queries of one group.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FEWEST = 2
 
 
 def mean_interval(values: Floats, clusters: Ints | None = None) -> tuple[float, float] | None:
-    """The 95 % interval of a mean of shares; None where there are too few values, or they are not shares.
+    """The 95 % interval of a mean of shares; None if there are too few values, or if they are not shares.
 
     `clusters`: the number of the cluster that each value belongs to.
     """
@@ -34,15 +34,15 @@ def mean_interval(values: Floats, clusters: Ints | None = None) -> tuple[float, 
         return None
     numbers = np.arange(count) if clusters is None else np.unique(clusters, return_inverse=True)[1]
     sizes = np.bincount(numbers)
-    # As many clusters of one size would tell as much.
+    # The effective number of clusters: as many of equal size would carry the same information.
     weight = count**2 / int(sizes @ sizes)
     if weight < _FEWEST:
         return None
-    # In order, so that no sum depends on the order of rows.
+    # Sorted, so that no sum depends on the order of rows.
     mean = math.fsum(np.sort(values).tolist()) / count
     sums = [math.fsum(part) for part in _parts(values, numbers, len(sizes))]
     squares = math.fsum(sorted((one - mean * size) ** 2 for one, size in zip(sums, sizes.tolist(), strict=True)))
-    # The same for values of 0 and 1, alike within each cluster: no values vary more.
+    # The same for binary values that are equal within each cluster, which have the largest variance.
     most = mean * (1 - mean) * int(sizes @ sizes)
     ratio = min(1.0, (squares + _MISSED) / (most + _MISSED))
     weight /= ratio

@@ -1,6 +1,4 @@
-"""What a comparison by spans rests on: whether labels are fine enough for it, and whether another rule of overlap would
-give another verdict.
-"""
+"""Checks of a comparison by spans: are the labels fine enough, and would another overlap rule give another verdict?"""
 
 from __future__ import annotations
 
@@ -16,9 +14,9 @@ from kbeval.compare.stats import Pairs
 if TYPE_CHECKING:
     from kbeval.engine.session import Session
 
-# The rules, as sql/compare/rule_ranks.sql names its columns.
+# The rules, as in the column names of sql/compare/rule_ranks.sql.
 RULES = {"smaller": "by_smaller", "expected": "by_expected", "hit": "by_hit", "union": "by_union"}
-# What a share may be of, in words.
+# The sides that a share may be relative to, in words.
 SIDES = {
     "auto": "the smaller side for chunks, of the expected text for expected_spans",
     "smaller": "the smaller side",
@@ -40,15 +38,15 @@ def coarse_labels(session: Session) -> Iterator[str]:
     ):
         yield (
             f"the expected chunks are much larger than the hits of run {run_id} ({label:,.1f} and {hit:,.1f} {unit} on"
-            " average), so a hit may match without holding the answer and losses may be hidden: label by expected_spans"
+            " average), so a hit may match without containing the answer, and losses be hidden: label by expected_spans"
         )
 
 
 def pairs_under_other_rules(
     session: Session, used: str, pairs: Mapping[str, Pairs]
 ) -> Iterator[tuple[str, dict[str, Pairs]]]:
-    """The numbers that go by the first correct hit, as they would be under each of the other rules; the rule in use
-    comes first, with the same numbers as it has.
+    """The metrics based on the first correct hit, as they would be under each of the other rules; the rule in use comes
+    first, with unchanged numbers.
     """
     kept = {name: one for name, one in pairs.items() if name == "mrr" or name.startswith("hit_at_k.")}
     yield used, kept
@@ -76,7 +74,7 @@ def pairs_under_other_rules(
 def _values(
     name: str, values: NDArray[np.float64], ranks: NDArray[np.float64], by_span: NDArray[np.bool_]
 ) -> NDArray[np.float64]:
-    """The values of a metric where the first correct hits have these ranks; as they are where spans do not decide."""
+    """The values of a metric given these ranks of the first correct hits; unchanged where spans do not decide."""
     if name == "mrr":
         new = np.where(ranks <= _DEEPEST, 1 / ranks, 0.0)
     else:

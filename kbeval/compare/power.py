@@ -1,18 +1,18 @@
-"""How large would a difference have to be to be found? The size at which kbeval's own tests hold in 80 % of trials.
+"""The smallest detectable difference: the size at which kbeval's own tests are significant in 80 % of trials.
 
-*The model.* Another trial draws as many clusters again, each a query or the queries of one group. Each changes with the
-rate at which clusters changed here, by an amount drawn from the changes that were seen here, whatever their direction;
-and a share q of the changes goes one way. The true mean difference is then rate × mean amount × (2q - 1). The smallest
-detectable one belongs to the q at which the test holds in that direction four times out of five. Where even q = 1 does
-not suffice, because too few clusters change, the rate is raised instead, with all changes in one direction.
+*The model.* A trial draws the same number of clusters, each a query or the queries of one group. Each changes at the
+observed rate, by an amount drawn from the observed absolute changes, and a share q of the changes goes in one
+direction. The true mean difference is then rate × mean amount × (2q - 1). The smallest detectable one belongs to the q
+at which the test is significant in that direction in four trials out of five. If even q = 1 does not suffice, because
+too few clusters change, the rate is raised instead, with all changes in one direction.
 
-*The test* is the one that is used: McNemar's mid-p where a metric is 0 or 1, flipped signs elsewhere, at the level
-that Holm's correction asks of the smallest p (0.05 / numbers tested, as many as changed differently here), which is
-enough whatever the other numbers say. Trials that hold in the wrong direction do not count.
+*The test* is the one that comparisons use: McNemar's mid-p for binary metrics, sign flips otherwise, at the level that
+Holm's correction requires of the smallest p (0.05 / number of tests, where metrics that changed alike are one test).
+That level suffices whatever the other p values are. Trials that are significant in the wrong direction do not count.
 
-Where all changes are of one size the power is that of the binomial test, computed exactly. Elsewhere the critical
-value depends on the sizes: for few changes it is found by flipping signs, for many by a normal approximation with a
-correction for heavy tails. All draws are seeded.
+If all changes have one size, the power is that of the binomial test, computed exactly. Otherwise the critical value
+depends on the sizes: it is found by sign flips for few changes, and by a normal approximation with a correction for
+heavy tails for many. All draws are seeded.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Ints = NDArray[np.int64]
 
 _SEED = 1
 _NEVER = 1e-6
-# Up to this many changes the binomial test is computed term by term.
+# Up to this many changes, the binomial test is computed term by term.
 _TERMS = 400
 # Changes of several sizes: up to this many signs are flipped, all of them up to _EVERY_SIGN changes.
 _FLIPPED = 120
@@ -51,7 +51,9 @@ _COUNTS = 200
 
 @dataclass(frozen=True)
 class Rule:
-    """A test and the level that its p must reach. `resamples`: how many flips it draws where it cannot try all."""
+    """A test and the level that its p must reach. `resamples`: the number of sign flips drawn if it cannot try all of
+    them.
+    """
 
     test: str
     level: float
@@ -59,15 +61,17 @@ class Rule:
 
     @property
     def fewest(self) -> int | None:
-        """So many clusters must change, all in one direction, before the test can hold; None: no number is enough."""
+        """The number of clusters that must change in one direction before the test can be significant; None: no number
+        suffices.
+        """
         if self.test == SIGN_FLIP and self.level * (self.resamples + 1) < 1:
-            return None  # the smallest p that so few flips can give is larger
+            return None  # the smallest p possible with so few flips is larger
         return math.ceil(math.log2((1 if self.test == MCNEMAR else 2) / self.level))
 
 
 def detectable(sizes: Ints, counts: Ints, n: int, rule: Rule) -> float | None:
-    """The smallest mean difference that n clusters would show, in the unit of `sizes`: how far clusters changed, and
-    how many by each. None where so few changed that no test could hold.
+    """The smallest detectable mean difference for n clusters, in the unit of `sizes`: the absolute changes, and how
+    many clusters changed by each. None if too few changed for any test to be significant.
     """
     changed, fewest = int(counts.sum()), rule.fewest
     if fewest is None or changed < fewest:
@@ -86,7 +90,7 @@ def detectable(sizes: Ints, counts: Ints, n: int, rule: Rule) -> float | None:
 
 
 def _crossing(power: Callable[[float], float], low: float, high: float) -> float:
-    """Where a power that grows reaches what is asked for."""
+    """The point at which an increasing power reaches the target."""
     for _ in range(24):
         middle = (low + high) / 2
         low, high = (middle, high) if power(middle) < POWER else (low, middle)
@@ -97,7 +101,7 @@ def _crossing(power: Callable[[float], float], low: float, high: float) -> float
 
 
 def _at_least(fewest: int, n: int, rate: float) -> float:
-    """How probable is it that so many of n clusters change?"""
+    """The probability that at least this many of n clusters change."""
     if rate >= 1:
         return 1.0
     logs = _logs_of_choices(n, np.arange(min(fewest, n + 1)))
@@ -106,13 +110,13 @@ def _at_least(fewest: int, n: int, rate: float) -> float:
 
 
 def _logs_of_choices(n: int, few: Ints) -> Floats:
-    """Logarithms of n over 0, 1, 2, …"""
+    """Logarithms of the binomial coefficients of n over 0, 1, 2, …"""
     steps = few[1:]
     return np.concatenate(([0.0], np.cumsum(np.log(n - steps + 1) - np.log(steps))))
 
 
 def _changes(n: int, rate: float) -> tuple[Ints, Floats]:
-    """The numbers of changes that are to be expected, and how probable each is."""
+    """The plausible numbers of changes, and the probability of each."""
     if rate >= 1:
         return np.full(1, n), np.ones(1)
     mean, reach = n * rate, 6 * math.sqrt(n * rate * (1 - rate)) + 6
@@ -178,12 +182,13 @@ def _below(z: Floats) -> Floats:
 
 
 def _share_by_flipping(sizes: Floats, chances: Floats, drawn: tuple[int, float], alpha: float) -> float:
-    """Draw trials; in each, turn the changes one by one until the test holds. How many that takes says from which
-    share on it would hold: a share q turns as many as q throws in as many, so the share is drawn from a beta.
+    """Draw trials; in each, turn changes one by one until the test is significant. The number needed determines the
+    share q from which it would be: the number turned at share q is binomial, so the share is drawn from a beta
+    distribution.
     """
     generator = np.random.default_rng(_SEED)
     changes, chances_of_changes = _changes(*drawn)
-    # Numbers of changes that represent all, each equally probable.
+    # Representative numbers of changes, each equally probable.
     places = np.searchsorted(np.cumsum(chances_of_changes), (np.arange(_NODES) + 0.5) / _NODES)
     places, weights = np.unique(np.minimum(places, len(changes) - 1), return_counts=True)
     up_to = np.cumsum(chances)
@@ -192,7 +197,7 @@ def _share_by_flipping(sizes: Floats, chances: Floats, drawn: tuple[int, float],
         drawn_sizes = np.searchsorted(up_to, generator.random((weight, changed)) * up_to[-1])
         found = sizes[drawn_sizes]
         too_low = (found.sum(axis=1) + _too_low(generator, found, alpha)) / 2 + 1e-9
-        # The trials are drawn in no order, so that any order of turning is as good as another.
+        # The changes of a trial are in random order, so any order of turning is equivalent.
         for turned in (found, found[:, ::-1]):
             missing = (np.cumsum(turned, axis=1) <= too_low[:, None]).sum(axis=1)
             holds = missing < changed
@@ -203,7 +208,7 @@ def _share_by_flipping(sizes: Floats, chances: Floats, drawn: tuple[int, float],
 
 
 def _too_low(generator: np.random.Generator, found: Floats, alpha: float) -> Floats:
-    """The largest sum of each trial whose p is not small enough."""
+    """The largest sum of each trial that is not significant."""
     changed = found.shape[1]
     signs: Floats
     if changed <= _EVERY_SIGN:
@@ -221,13 +226,13 @@ def _too_low(generator: np.random.Generator, found: Floats, alpha: float) -> Flo
 
 @cache
 def _every_sign(changed: int) -> Floats:
-    """All ways to set the signs but the last's: the others are their mirror images."""
+    """All combinations of signs with the last one fixed; the others are their mirror images."""
     ways = np.arange(2 ** (changed - 1))[:, None] >> np.arange(changed)[None, :]
     return 1 - 2 * (ways & 1).astype(np.float64)
 
 
 def _share_of_many_changes(sizes: Floats, counts: Ints, n: int, alpha: float) -> float:
-    """Trials as counts of changes of each size; given those, the sum is as good as normal."""
+    """Draw trials as counts of changes of each size; given those, the sum is approximately normal."""
     chances, *moments = _grouped(sizes, counts)
     generator = np.random.default_rng(_SEED)
     drawn = generator.multinomial(n, np.append(chances, max(0.0, n - counts.sum())) / n, size=_COUNTS)[:, :-1]
@@ -243,8 +248,8 @@ def _share_of_many_changes(sizes: Floats, counts: Ints, n: int, alpha: float) ->
 
 
 def _grouped(sizes: Floats, counts: Ints) -> tuple[Floats, Floats, Floats, Floats]:
-    """Sizes in groups that are few enough to draw: how many are in each, and their means of first, second, fourth
-    power.
+    """Sizes in a manageable number of groups: the count of each, and the means of their first, second and fourth
+    powers.
     """
     below = np.cumsum(counts) - counts
     group = np.arange(len(sizes)) if len(sizes) <= _SIZES else below * _SIZES // counts.sum()

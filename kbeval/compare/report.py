@@ -1,4 +1,4 @@
-"""The nouns of a comparison: one query of two runs, and the report of all of them."""
+"""Result types of a comparison: one query in two runs, and the report of all of them."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ EXACT, FALLBACK = "exact", "fallback_doc_span"
 
 @dataclass(frozen=True, slots=True)
 class QueryComparison:
-    """What became of one query between two runs."""
+    """How one query changed between two runs."""
 
     query_id: str
     kind: str
     a_hit_rank: int | None
     b_hit_rank: int | None
     note: str
-    # What decided which hits are right: `exact` ids, `span` overlap, the `doc` alone; `unmatched`: nothing could; None:
-    # no label says.
+    # What decided which hits are correct: `exact` ids, `span` overlap, or the `doc` alone; `unmatched`: matching was
+    # impossible; None: there is no label.
     matching: str | None = None
     causes: tuple[str, ...] = ()
     # Whether the answer got `better` or `worse`, apart from the ranks; None: neither.
@@ -61,7 +61,7 @@ class Delta:
     name: str
     a: Number
     b: Number
-    # Of the stored numbers, and of the exact ones, rounded once: the first is for programs, the second for people.
+    # Computed from the stored numbers (for programs), and from the exact ones, rounded once (for display).
     delta: Number
     exact_delta: Number
     significance: Significance | None
@@ -78,15 +78,15 @@ class Comparison:
     counts: Mapping[str, int]
 
     def deltas(self) -> dict[str, Any]:
-        """What B has more than A, in the stored numbers, in the shape of the aggregates; null where either has none,
-        or was scored on no query.
+        """B minus A in the stored numbers, in the form of the aggregates; null if either has no value or was scored on
+        no query.
         """
         a, b = self._numbers()
         found: dict[str, Any] = {}
         for name in _ordered(a, b):
             metric, _, k = name.partition(".")
             value = difference(a.get(name), b.get(name))
-            # In the shape of the aggregates, where a score that came with the rows has a dot in its name.
+            # In the form of the aggregates, where the name of a score that came with the rows contains a dot.
             if k and not any(name in one.extra for one in (self.aggregate_a, self.aggregate_b)):
                 found.setdefault(metric, {})[k] = value
             else:
@@ -132,9 +132,9 @@ class CompareReport:
     config_diff: Sequence[Difference] = ()
     slices: Mapping[str, Comparison] = field(default_factory=dict)
     sliced_by: str | None = None
-    # The least share of text in common, and of which side; None: chunk ids decided.
+    # The minimum share of text in common, and the side it is relative to; None: chunk ids decided.
     overlap: tuple[float, str] | None = None
-    # The numbers that were asked for; None: all.
+    # The requested numbers; None: all.
     shown: frozenset[str] | None = None
     warnings: Sequence[str] = ()
 
@@ -156,17 +156,17 @@ class CompareReport:
 
     @property
     def matching(self) -> dict[str, int]:
-        """How many queries each way of matching decided."""
+        """The number of queries per kind of matching."""
         found = Counter(one.matching or "none" for one in self.per_query)
         counts = {name: found[name] for name in MATCHINGS}
         return counts | {name: found[name] for name in ("support", "unmatched") if found[name]}
 
     def of_kind(self, *kinds: str) -> list[QueryComparison]:
-        """The queries of these kinds, the largest change first."""
+        """The queries of these kinds, largest change first."""
         return sorted((one for one in self.per_query if one.kind in kinds), key=_by_change)
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object: the contract's keys first, then the rest."""
+        """The JSON object: documented keys first, then the rest."""
         found: dict[str, Any] = {
             "run_a": self.run_a,
             "run_b": self.run_b,
@@ -196,11 +196,11 @@ class CompareReport:
         return found
 
     def to_json(self) -> str:
-        """The same runs always give the same text."""
+        """The report as JSON. The same runs always give the same text."""
         return json_text(self.to_dict())
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the verdict, then every number."""
+        """The notebook view: the verdict, then every number."""
         return f"<p>{html.escape(self.verdict.answer)}</p>{self.deltas_frame()._repr_html_()}"
 
     def per_query_frame(self) -> pl.DataFrame:
@@ -253,7 +253,7 @@ class CompareReport:
 
 
 def _ordered(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
-    """The names of both, in the contract's order, then by name, and by k."""
+    """The names of both, in the documented order, then by name, then by k."""
     order = {name: place for place, name in enumerate(CONTRACT)}
 
     def place(name: str) -> tuple[int, str, int]:
@@ -264,13 +264,13 @@ def _ordered(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 
 
 def _by_change(one: QueryComparison) -> tuple[float, str]:
-    """From lost altogether (or won from nothing) to moved by one place: by the change in 1 / rank."""
+    """Sort key: the change in 1 / rank, from lost or found entirely to moved by one rank."""
     before, after = (0.0 if rank is None else 1 / rank for rank in (one.a_hit_rank, one.b_hit_rank))
     return -abs(after - before), one.query_id
 
 
 def _without_provenance(aggregate: AggregateMetrics) -> dict[str, Any]:
-    """Both sides were computed just now, by the same program with the same labels."""
+    """Provenance is omitted because both sides were computed just now, by the same program with the same labels."""
     found = aggregate.to_dict()
     found.pop("provenance", None)
     return found

@@ -1,7 +1,7 @@
-"""Two runs → a report: is B better than A, where, why, and can one believe it.
+"""Compares two runs: is B better than A, where, why, and is the difference significant?
 
-Chunk ids mean something only within one chunker version. Where the versions of the runs differ, both are matched by
-where their hits are, and every number in the report is computed that way.
+Chunk ids are valid only within one chunker version. If the versions of the runs differ, both are matched by the
+positions of their hits, and every number in the report is computed that way.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-# The metric that labels are about, by kind of label, the finest kind first. `groundedness` counts answers without a
-# rule, so it is about no label.
+# The headline metric for each kind of label, the finest kind first. `groundedness` also counts answers without a rule,
+# so it belongs to no label.
 _ABOUT_LABELS = (
     "mrr",
     "support_mrr",
@@ -63,24 +63,24 @@ _ABOUT_LABELS = (
 )
 _LAST_RESORT = "groundedness"
 _KINDS_OF_NUMBER = {"count": "count", "sum": "sum", "percentiles": "percentile"}
-# How deep mrr looks, and the deepest k where none is asked for.
+# The depth of mrr, and the largest k if none is requested.
 _DEEPEST = 10
 _CAUSES = ("presence", "failure", "ranking", "places", "refusal", "rules", "citations", "configuration")
 
 
 class IncomparableError(KbevalError):
-    """The two runs must not be compared."""
+    """The two runs are not comparable."""
 
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """How to compare; everything has a default. `scoring.by` repeats the comparison for each slice."""
+    """How to compare; every field has a default. `scoring.by` repeats the comparison for each slice."""
 
     scoring: ScoreOptions = field(default_factory=ScoreOptions)
     strict_chunker_version: bool = False
     ignore_invariants: bool = False
     skip_bad_rows: bool = False
-    # Test these metrics alone: the fewer one looks at, the more can be shown.
+    # Test only these metrics: fewer tests give more statistical power.
     only: Sequence[str] = ()
     resamples: int = RESAMPLES
     seed: int = SEED
@@ -94,10 +94,10 @@ def compare_runs(
     golden: Golden | str | os.PathLike[str],
     options: CompareOptions | None = None,
 ) -> CompareReport:
-    """Compare two runs of a database, named as everywhere. Nothing is stored.
+    """Compare two runs of a database, given by id, prefix or `latest`. Nothing is stored.
 
-    Raises IncomparableError where the runs were made or judged with different labels or judges, and BadRowsError
-    where a stored row cannot be read; `options` can wave both through.
+    Raises IncomparableError if the runs were made with different labels or judged by different judges, and BadRowsError
+    if a stored row cannot be read; `options` can allow both.
     """
     return compare_and(a, b, lambda _, report: report, db=db, golden=golden, options=options or CompareOptions())
 
@@ -111,7 +111,7 @@ def compare_and(  # noqa: PLR0913  (as compare_runs, and what to do next)
     golden: Golden | str | os.PathLike[str],
     options: CompareOptions,
 ) -> Result:
-    """Compare two runs and do something with the report while the session is open: it still holds every hit."""
+    """Compare two runs and use the report while the session, which holds every hit, is still open."""
     asked = (*options.scoring.extra_ks, *ks_named(options.only))
 
     def work(scoring: ScoreOptions) -> Result:
@@ -129,7 +129,7 @@ def compared_rows(
     golden: Golden | None,
     options: CompareOptions,
 ) -> tuple[pl.DataFrame, list[str]]:
-    """What became of each query, as in `sql/compare/compared.sql`, and the warnings; no numbers, no statistics."""
+    """How each query changed, as in `sql/compare/compared.sql`, and the warnings; no numbers, no statistics."""
 
     def rows(scoring: ScoreOptions) -> tuple[pl.DataFrame, list[str]]:
         with _opened(a, b, db, golden, replace(options, scoring=scoring)) as (work, opened):
@@ -150,7 +150,7 @@ def _opened(
 
 
 class _Compare:
-    """One comparison under way."""
+    """One comparison in progress."""
 
     def __init__(self, options: CompareOptions) -> None:
         self.options = options
@@ -163,14 +163,14 @@ class _Compare:
         self.run_a, self.run_b = runs[0], runs[-1]
         for run in runs:
             if not is_readable(run):
-                self.warnings.append(f"the configuration of run {run.run_id} cannot be read: it counts as empty")
+                self.warnings.append(f"the configuration of run {run.run_id} cannot be read, so it counts as empty")
         self.warnings += [
-            f"the runs were made for different golden files ({what}): both are computed afresh with the given one"
+            f"the runs were made for different golden files ({what}): both are recomputed with the given one"
             for what in different_labels(self.run_a, self.run_b)
         ]
 
     def see_how(self, scoring: Scoring) -> None:
-        """Which chunkers the runs are of, and how they are matched: both the same way; by which judges."""
+        """Determine the chunkers of the runs, how both are matched, and by which judges they were judged."""
         self._hold_invariants(scoring)
         scoring.session.need("run_matching")
         found = {
@@ -184,7 +184,7 @@ class _Compare:
             "SELECT COUNT(DISTINCT COALESCE(chunker_version, '')), COUNT(DISTINCT policy_hash),"
             " COUNT(DISTINCT is_earlier) FROM run_matching"
         )
-        # Chunks of another policy, or of an earlier index, have other sizes whatever their chunker is called.
+        # Chunks of another policy or of an earlier index have other sizes, even under the same chunker version.
         self.is_one_index = all(count <= 1 for count in indexes[0])
         version_a, version_b = (found[run.run_id][0] for run in (self.run_a, self.run_b))
         self.versions = (version_a, version_b)
@@ -196,8 +196,8 @@ class _Compare:
             if owners:
                 whose = whose_chunks(max(owners) or None, version_a)
                 self.warnings.append(
-                    f"the runs hold chunks of {version_a} and the expected chunks are {whose}, so chunk ids cannot tell"
-                    " right from wrong: compared by spans"
+                    f"the runs hold chunks of {version_a} and the expected chunks are {whose}, so chunk ids are not"
+                    " comparable: compared by spans"
                 )
 
     def _differ(self, version_a: str | None, version_b: str | None) -> None:
@@ -207,7 +207,7 @@ class _Compare:
             raise IncomparableError(msg)
         if not self.by_span:
             self.warnings.append(
-                f"the chunker versions differ: {named}; compared by chunk ids as asked, which do not compare across"
+                f"the chunker versions differ: {named}; compared by chunk ids as requested, which are not valid across"
                 " chunkers: --match auto compares by spans"
             )
         elif version_a is None or version_b is None:
@@ -220,8 +220,8 @@ class _Compare:
         if self.options.ignore_invariants:
             self.warnings += [f"the runs differ in {what}" for what in broken]
             return
-        msg = f"{self.run_a.run_id} and {self.run_b.run_id} must not be compared: they differ in {'; in '.join(broken)}"
-        raise IncomparableError(f"{msg}; --ignore-invariants compares them all the same")
+        msg = f"{self.run_a.run_id} and {self.run_b.run_id} are not comparable: they differ in {'; in '.join(broken)}"
+        raise IncomparableError(f"{msg}; use --ignore-invariants to compare them anyway")
 
     # --- the report ----------------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class _Compare:
         return replace(report, warnings=[*self.warnings, *scored.warnings, *scored.bad_row_warning(), *doubts])
 
     def _other_rules(self, scoring: Scoring, pairs: Mapping[str, Pairs]) -> Iterator[str]:
-        """Where spans decide: are the labels fine enough for it, and would another rule give another verdict?"""
+        """If spans decide: are the labels fine enough, and would another overlap rule give another verdict?"""
         if not self.by_span:
             return
         yield from coarse_labels(scoring.session)
@@ -265,12 +265,12 @@ class _Compare:
         used, *others = answers.items()
         if different := [f"{answer!r} by the share of {SIDES[rule]}" for rule, answer in others if answer != used[1]]:
             yield (
-                f"the verdict on hit@k and mrr depends on the overlap rule: {used[1]!r} as it is,"
+                f"the verdict on hit@k and mrr depends on the overlap rule: {used[1]!r} as configured,"
                 f" {', '.join(different)} (--overlap-of); expected_spans depend on it less"
             )
 
     def load(self, scoring: Scoring) -> list[Difference]:
-        """Hand the comparison itself to the session, then build everything that reads from it."""
+        """Load the comparison into the session, then build everything that reads from it."""
         self.warnings += _other_labels(scoring)
         differences = config_diff(config_of(self.run_a), config_of(self.run_b))
         changed = changed_parts(differences)
@@ -295,7 +295,7 @@ class _Compare:
         ]
 
     def _pairs(self, scoring: Scoring) -> tuple[list[str], dict[str, Pairs]]:
-        """The values of the queries that count in both runs, metric by metric, in the order of the query ids."""
+        """The values of the queries that count in both runs, per metric, in the order of the query ids."""
         columns = _tested_columns(scoring, self.options.only)
         quoted = [scoring.session.quoted(name) for name, _ in columns]
         values = ", ".join(f"a.{name}, b.{name}" for name in quoted)
@@ -312,7 +312,7 @@ class _Compare:
                 sides[2 * place],
                 sides[2 * place + 1],
                 better=metric.better,
-                # Chunks of other sizes bring the same text in more or fewer hits.
+                # If chunk sizes differ, the same text takes more or fewer hits.
                 decides=metric.across_chunkers or self.is_one_index,
                 clusters=np.asarray(clusters, dtype=np.int64),
             )
@@ -357,7 +357,7 @@ class _Compare:
 
 
 def _tested_columns(scoring: Scoring, only: Sequence[str]) -> list[tuple[str, Metric]]:
-    """The numbers that are means over queries; `only` these, where it names any."""
+    """The numbers that are means over queries, restricted to `only` if given."""
     means = {column: metric for metric in scoring.metrics if metric.aggregation == "mean" for column in metric.columns}
     names = Names(scoring.catalogue)
     found = {}
@@ -369,7 +369,8 @@ def _tested_columns(scoring: Scoring, only: Sequence[str]) -> list[tuple[str, Me
             msg = f"{metric.name} is a {_KINDS_OF_NUMBER[metric.aggregation]}, {why}{once_meant(metric.name)}"
             raise UsageError(msg)
         if not means.keys() & set(named):
-            msg = f"{metric.name} applies to no query of these runs{once_meant(metric.name)}; leave it out of --only"
+            meant = once_meant(metric.name)
+            msg = f"{metric.name} does not apply to any query of these runs{meant}; leave it out of --only"
             raise UsageError(msg)
         found.update({name: metric for name in named if name in means})
     return [(name.long, metric) for name, metric in (found if only else means).items()]
@@ -387,7 +388,7 @@ def _in_order(pairs: Mapping[str, Pairs], a: AggregateMetrics, b: AggregateMetri
 
 
 def _headline(pairs: Mapping[str, Pairs]) -> str | None:
-    """The metric that the labels are about: each query counts for the finest kind of label that it has."""
+    """The headline metric, chosen by the labels: each query counts for its finest kind of label."""
     tested = {name: ~(np.isnan(one.a) | np.isnan(one.b)) for name, one in pairs.items() if one.decides}
     counts: dict[str, int] = {}
     labelled = np.zeros(len(next(iter(tested.values()), ())), dtype=bool)
@@ -402,19 +403,21 @@ def _headline(pairs: Mapping[str, Pairs]) -> str | None:
 
 
 def _other_labels(scoring: Scoring) -> Iterator[str]:
-    """Stored numbers that were made with other labels than these are not what is compared."""
+    """Warn if stored numbers were computed with other labels, because those numbers are not compared."""
     labels = scoring.golden.hash
     others = [run.run_id for run in scoring.runs if run.scored_with("golden") not in (None, labels)]
     if others:
         were = "was" if len(others) == 1 else "were"
         yield (
             f"{' and '.join(others)} {were} last scored with another golden file:"
-            f" both runs are computed afresh, with {scoring.golden.path} as it is now"
+            f" both runs are recomputed, with {scoring.golden.path} as it is now"
         )
 
 
 def _different_depths(scoring: Scoring, report: CompareReport) -> Iterator[str]:
-    """Runs that kept different numbers of hits: what lies deeper than the shallower one does not compare."""
+    """Warn if the runs kept different numbers of hits: metrics that look deeper than the smaller one are not
+    comparable.
+    """
     depths = stored_depths(scoring)
     cut = [(depth, run_id) for run_id, (depth, is_cut) in depths.items() if is_cut and depth < _DEEPEST]
     if not cut:
@@ -425,16 +428,16 @@ def _different_depths(scoring: Scoring, report: CompareReport) -> Iterator[str]:
     if reached.get(other, 0) > least:
         yield (
             f"run {shallow} holds {counted(least, 'hit')} per query and run {other} up to {reached[other]:,}: numbers"
-            f" that look deeper than {least:,} (mrr looks at {_DEEPEST}) do not compare; name others with --only"
+            f" that look deeper than {least:,} (mrr looks at {_DEEPEST}) are not comparable; choose others with --only"
         )
 
 
 def _doubts(scoring: Scoring, report: CompareReport, common: int) -> Iterator[str]:
-    """What a reader must know before trusting the numbers."""
+    """Warnings that a reader needs before trusting the numbers."""
     # With --missing zero each run has a number for every golden query, whether it was asked or not.
     ((total,),) = scoring.session.rows("SELECT COUNT(DISTINCT query_id) FROM per_query WHERE is_counted")
     if not common:
-        yield "the runs have no query in common, so nothing can be said about the difference"
+        yield "the runs have no query in common, so the difference is unknown"
     elif common < total:
         yield (
             f"{counted(total - common, 'query', 'queries')} in one run only: A, B and delta are each over a run's own"
@@ -448,5 +451,5 @@ def _doubts(scoring: Scoring, report: CompareReport, common: int) -> Iterator[st
     if by_doc:
         yield (
             f"{counted(by_doc, 'query', 'queries')} of {len(report.per_query):,} matched by document alone,"
-            " because the place of the expected chunks or of the hits is not known"
+            " because the position of the expected chunks or of the hits is unknown"
         )

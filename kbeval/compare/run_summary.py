@@ -1,4 +1,4 @@
-"""Everything that the summary of a run is made of; `kbeval.render.summary` writes it."""
+"""The data of a run's summary; `kbeval.render.summary` writes it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SKIPPED, DONE, FAILED, ERROR = "skipped", "done", "failed", "error"
 
 @dataclass(frozen=True)
 class StepResult:
-    """One step of an evaluation: its exit code (None: it was not made) and what it has to say, in one line."""
+    """One step of an evaluation: its exit code (None: it was not run) and its result in one line."""
 
     name: str
     code: int | None
@@ -34,7 +34,7 @@ class StepResult:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What was tried, what came out, and what changed since the previous run of the suite."""
+    """The settings, the results, and what changed since the previous run of the suite."""
 
     run: Run
     # The settings to show, without secrets.

@@ -1,16 +1,16 @@
-"""Can a difference be believed? Tests over the queries that two runs share, a pair of values each.
+"""Significance tests over the queries that two runs share, one pair of values per query.
 
-Queries of one group move together, so they count as one cluster: what is tested are the sums of their differences. A
+Queries of one group move together, so they count as one cluster: the tests use the sums of their differences. A
 query without a group is a cluster by itself.
 
-*p* is the chance of a difference as large as this one if the names of the runs meant nothing: from flipping the sign
-of each cluster's sum, or, for metrics of 0 and 1 without groups, McNemar's mid-p. *The interval* says how far the true
-mean difference may be from the one seen; `kbeval.compare.intervals` says how. They answer two questions, but do not
-contradict each other: where p is above .05, the interval holds 0.
+*p* is the probability of a difference at least this large if the runs were interchangeable: from flipping the sign of
+each cluster's sum or, for binary metrics without groups, McNemar's mid-p. *The interval* bounds the true mean
+difference; see `kbeval.compare.intervals`. The two answer different questions but never contradict each other: if p is
+above .05, the interval contains 0.
 
 Only the distinct sums and how often each occurs matter, so flips are drawn as counts instead of cluster by cluster: the
-same distribution, at a cost that hardly grows with their number. Differences are held as whole numbers, so that sums
-are exact and no order of rows changes a byte. Everything is seeded; where there are few, all flips are enumerated.
+same distribution, at a cost that hardly grows with their number. Differences are stored as integers, so that sums are
+exact and do not depend on the order of rows. Everything is seeded; if there are few flips, all are enumerated.
 """
 
 from __future__ import annotations
@@ -33,43 +33,43 @@ from kbeval.util.numbers import rounded
 RESAMPLES = 10_000
 SEED = 1
 ALPHA = 0.05
-# With fewer clusters than this an interval is rough.
+# With fewer clusters than this, an interval is rough.
 ROUGH = 10
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# Sums of whole numbers stay exact below this, in integers and in floats.
+# Sums of integers stay exact below this, in integer and in float arithmetic.
 _EXACT = 2**52
 _FINEST = 9
 # Enumerate up to this many: 2^13 signs.
 _ENUMERATED_FLIPS = 13
-# More distinct sums than this, and drawing them one by one is faster than drawing counts.
+# With more distinct sums than this, drawing them one by one is faster than drawing counts.
 _MANY = 400
 _BLOCK = 2_000_000
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """A metric's values in both runs, query by query; NaN where it does not apply."""
+    """A metric's values in both runs, per query; NaN where it does not apply."""
 
     a: Floats
     b: Floats
     better: str = HIGHER
     # False: the number is shown, but a difference in it is not evidence of quality.
     decides: bool = True
-    # The number of the cluster that each query belongs to; None: each is one by itself.
+    # The number of the cluster that each query belongs to; None: each query is its own cluster.
     clusters: Ints | None = None
 
     def only(self, chosen: NDArray[np.bool_]) -> Pairs:
-        """Those of some queries."""
+        """The pairs of some queries."""
         clusters = None if self.clusters is None else self.clusters[chosen]
         return replace(self, a=self.a[chosen], b=self.b[chosen], clusters=clusters)
 
 
 @dataclass(frozen=True)
 class Changes:
-    """How far clusters changed, whatever the direction, how many by each amount, and how many units make one."""
+    """The absolute changes of clusters, how many changed by each amount, and the number of units per one."""
 
     sizes: Ints
     counts: Ints
@@ -83,14 +83,14 @@ class Significance:
     n: int
     # How many of them differ.
     changed: int
-    # How many clusters they are, and how many of those differ.
+    # The number of clusters, and how many of those differ.
     clusters: int
     clusters_changed: int
     mean_delta: float
-    # The limits of the 95 % interval; None where there is none.
+    # The limits of the 95 % interval; None if there is none.
     low: float | None
     high: float | None
-    # The test, and the level that p must reach to hold whatever the other numbers say.
+    # The test, and the level at which p is significant whatever the other p values are.
     rule: Rule
     p: float
     p_sign_flip: float
@@ -99,7 +99,7 @@ class Significance:
     changes: Changes = field(compare=False, repr=False)
     p_holm: float = 1.0
     holds: bool = False
-    # An earlier number that changed alike for every query, up to the sign: the two are corrected for as one.
+    # An earlier number that changed equally for every query, up to the sign: both count as one in the correction.
     same_as: str | None = None
 
     @property
@@ -108,34 +108,36 @@ class Significance:
 
     @property
     def needed(self) -> int | None:
-        """How many clusters would have to change, all in one direction, before p can hold; None: no number of them."""
+        """How many clusters would have to change in one direction before p can be significant; None: no number
+        suffices.
+        """
         return self.rule.fewest
 
     @property
     def is_grouped(self) -> bool:
-        """Are some of the queries one cluster together?"""
+        """Do some queries share a cluster?"""
         return self.clusters < self.n
 
     @property
     def is_rough(self) -> bool:
-        """Does the interval rest on few clusters?"""
+        """Is the interval based on few clusters?"""
         return self.clusters < ROUGH
 
     @property
     def direction(self) -> str | None:
-        """`better` or `worse` where the difference holds."""
+        """`better` or `worse` if the difference is significant, otherwise None."""
         return self.leaning if self.holds else None
 
     @property
     def leaning(self) -> str | None:
-        """`better` or `worse`, whether it holds or not."""
+        """`better` or `worse`, significant or not."""
         if not self.mean_delta or not self.decides:
             return None
         return BETTER if (self.mean_delta > 0) is (self.better == HIGHER) else WORSE
 
     @cached_property
     def detectable(self) -> float | None:
-        """The mean difference that would hold in 80 % of trials, as `kbeval.compare.power` says; None where fewer
+        """The mean difference that would be significant in 80 % of trials, see `kbeval.compare.power`; None if fewer
         clusters changed than the test needs.
         """
         size = detectable(self.changes.sizes, self.changes.counts, self.clusters, self.rule)
@@ -165,7 +167,7 @@ class Significance:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Is B better? And if nothing was found: what would have been found."""
+    """Is B better? And if no difference was found: which difference would have been found."""
 
     answer: str
     better: tuple[str, ...]
@@ -201,12 +203,12 @@ BETTER, WORSE, MIXED, NO_DIFFERENCE = "better", "worse", "mixed", "no detectable
 
 
 def assess(metrics: Mapping[str, Pairs], *, resamples: int = RESAMPLES, seed: int = SEED) -> dict[str, Significance]:
-    """Test every metric, and correct for having looked at all of them. Metrics without pairs are left out.
+    """Test every metric and correct for multiple testing. Metrics without pairs are left out.
 
-    Numbers that changed alike for every query, or exactly the other way round, are one number under several names and
-    are corrected for once. Which ones do is seen in the values: a declaration could be wrong for the rows at hand, and
-    a metric of one's own would need one. Seeing it is not cheating, because it does not depend on which run is
-    which: swapping the names of the runs for any cluster changes the sign in all of its numbers at once.
+    Numbers that changed equally for every query, or exactly in reverse, are one number under several names and count
+    once in the correction. This is determined from the values: a declaration could be wrong for the given rows, and
+    user-defined metrics would need one. It does not bias the test, because it does not depend on which run is which:
+    swapping the runs for any cluster changes the sign in all of its numbers at once.
     """
     found: dict[str, Significance] = {}
     first_of: dict[tuple[str, bytes], str] = {}
@@ -229,14 +231,14 @@ def assess(metrics: Mapping[str, Pairs], *, resamples: int = RESAMPLES, seed: in
 
 
 def _fingerprint(pairs: Pairs) -> bytes:
-    """The differences, query by query, whatever their common sign; a query that has none did not change."""
+    """The differences per query, up to a common sign; a query without a value counts as unchanged."""
     deltas = np.round(np.nan_to_num(pairs.b - pairs.a), _FINEST) + 0.0
     changed = np.flatnonzero(deltas)
     return (-deltas + 0.0 if len(changed) and deltas[changed[0]] < 0 else deltas).tobytes()
 
 
 def verdict(significance: Mapping[str, Significance], headline: str | None) -> Verdict:
-    """What the differences that hold say together. `headline`: the metric to speak of where none holds."""
+    """The verdict from all significant differences. `headline`: the metric to report if none is significant."""
     better = tuple(name for name, one in significance.items() if one.direction == BETTER)
     worse = tuple(name for name, one in significance.items() if one.direction == WORSE)
     answer = MIXED if better and worse else BETTER if better else WORSE if worse else NO_DIFFERENCE
@@ -282,7 +284,8 @@ def _clustered(units: Ints, clusters: Ints | None) -> tuple[Ints, Ints]:
         return units, np.ones(len(units), dtype=np.int64)
     _, place, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
     sums = np.bincount(place, weights=units).astype(np.int64)
-    # A third is not a whole number of units: each is off by half a unit at most, and what cancels out must do so here.
+    # A third is not a whole number of units: each is off by at most half a unit, and differences that cancel must
+    # cancel here too.
     off = np.bincount(place, weights=units != 0) / 2
     return np.where(np.abs(sums) <= off, 0, sums), sizes
 
@@ -297,12 +300,12 @@ def _limits(
     low, high = (_stored(Fraction(limit) / scale) for limit in found)
     if min(pairs.a.min(), pairs.b.min()) < 0 or largest > 1:
         return low, high
-    # Shares of something: no mean of them can move further.
+    # The values are shares, so no mean of them can move further.
     return max(-1.0, low), min(1.0, high)
 
 
 def _corrected(one: Significance, p_holm: float | None, family: int, same_as: str | None) -> Significance:
-    """`p_holm` is None where the number decides nothing: it was looked at by itself."""
+    """`p_holm` is None if the number decides nothing, because it was tested by itself."""
     return replace(
         one,
         p=_stored(Fraction(one.p)),
@@ -325,7 +328,9 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 
 
 def mcnemar_mid_p(gained: int, lost: int) -> float:
-    """Two-sided mid-p of McNemar's test: of the queries that changed, is one direction too frequent for chance?"""
+    """Two-sided mid-p of McNemar's test: among the queries that changed, is one direction more frequent than chance
+    explains?
+    """
     changed, fewer = gained + lost, min(gained, lost)
     if not changed:
         return 1.0
@@ -340,7 +345,9 @@ def mcnemar_mid_p(gained: int, lost: int) -> float:
 
 
 def _whole_numbers(deltas: Floats) -> tuple[Ints, Fraction]:
-    """Differences as multiples of a power of ten so small that any sum of them is exact, and how many make one."""
+    """Differences as multiples of a power of ten small enough that any sum is exact, and the number of units per
+    one.
+    """
     largest = float(np.abs(deltas).max())
     if largest < 10.0**-_FINEST:
         # Float noise, not a difference.
@@ -366,15 +373,15 @@ def _changes(values: Ints, counts: Ints, scale: Fraction) -> Changes:
 
 
 def _sign_flip(values: Ints, counts: Ints, inexact: int, resamples: int, seed: int) -> float:
-    """If the names of the runs meant nothing, each cluster might as well have the other sign: how often is the sum
-    then as far from zero as it is? (b + 1) / (B + 1) for b of B flips, the real signs being the one next to them.
-    `inexact`: how many whole numbers the values are sums of.
+    """If the runs were interchangeable, each cluster could as well have the other sign: how often is the sum then at
+    least as far from zero? (b + 1) / (B + 1) for b of B flips; the added one is the observed signs. `inexact`: how many
+    whole numbers the values are sums of.
     """
     observed = abs(int(values @ counts))
     changes = _changes(values, counts, Fraction(1))
     sizes, each = changes.sizes, changes.counts
     moving = int(each.sum())
-    # Each is off by half a unit at most, and sums that are equal must count so.
+    # Each is off by at most half a unit, and equal sums must count as equal.
     observed -= inexact
     if moving <= _ENUMERATED_FLIPS:
         every = np.repeat(sizes, each)
@@ -393,14 +400,14 @@ def _flipped_as_counts(generator: np.random.Generator, sizes: Ints, each: Ints, 
 
 
 def _flipped_one_by_one(generator: np.random.Generator, sizes: Ints, each: Ints, resamples: int) -> Iterator[Ints]:
-    every = np.repeat(sizes, each).astype(np.float64)  # whole numbers still, and far faster to multiply
+    every = np.repeat(sizes, each).astype(np.float64)  # still integers, and far faster to multiply
     for size in _blocks(resamples, len(every)):
         kept = generator.integers(2, size=(size, len(every)), dtype=np.int8).astype(np.float64)
         yield (2 * (kept @ every) - every.sum()).astype(np.int64)
 
 
 def _blocks(resamples: int, width: int) -> Iterator[int]:
-    """Resamples in portions that fit into memory."""
+    """Resamples in blocks that fit into memory."""
     size = max(1, _BLOCK // max(1, width))
     for start in range(0, resamples, size):
         yield min(size, resamples - start)

@@ -86,7 +86,7 @@ def _write(folder: Path) -> Path:
 
 
 def _add_baseline(database: Path, golden: Path) -> None:
-    """A run that `kbeval run --target bm25` makes; then its times are replaced, so that the demo is always the same."""
+    """Make a run as `kbeval run --target bm25` does, then replace its times, so that the demo is always the same."""
     target = TargetConfig(
         BM25, {"type": BM25, "chunker_version": "lines@1", "config": {"retriever": RETRIEVER}}, "the demo"
     )
@@ -98,7 +98,7 @@ def _add_baseline(database: Path, golden: Path) -> None:
                 "SELECT config_snapshot_json FROM eval_runs WHERE run_id = ?", (BASELINE,)
             )
             config = json.loads(stored)
-            # In a git repository of the reader's, the labels have a commit.
+            # In a git repository of the user, the labels have a commit.
             dataset = {name: config["versions"]["dataset"][name] for name in ("hash", "file")}
             config["versions"]["dataset"] = dataset
             config["config_hash"] = config_hash(config)

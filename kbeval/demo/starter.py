@@ -20,20 +20,20 @@ golden = "{GOLDEN}"
 """
 
 _GOLDEN = """\
-# Golden queries: the questions to ask, and what a good answer is. Replace these by your own.
+# Golden queries: the questions to ask, and what a good answer is. Replace these with your own.
 #
-# Where is the answer? Say at least one of these; expected_spans stay true when you change the chunker.
+# Where is the answer? Give at least one of these; expected_spans stay valid when you change the chunker.
 #   expected_spans       [{doc_id: sign-in, kind: line, start: 14, end: 15}]: the place of the answer in its document
-#   expected_doc_ids     the documents that have the answer
-#   expected_chunk_ids   the chunks that have it, by the ids of one chunker
-# What must the answer say?
+#   expected_doc_ids     the documents that contain the answer
+#   expected_chunk_ids   the chunks that contain it, by the ids of one chunker
+# What must the answer contain?
 #   must_contain, forbidden   texts that must, or must not, be in it
 #
-# Should the system refuse to answer? 'answerable: false' says yes, 'answerable: true' says no. Without 'answerable',
-# 'expected_doc_ids: []', written out, with no expected chunks, says yes. A query that has neither 'answerable' nor
-# 'expected_doc_ids' is unlabelled here: it counts neither as answerable nor as one to refuse.
+# Should the system refuse to answer? 'answerable: false' means yes, 'answerable: true' means no. Without 'answerable',
+# an explicit 'expected_doc_ids: []' without expected chunks means yes. A query that has neither 'answerable' nor
+# 'expected_doc_ids' is unlabelled in this respect: it counts neither as answerable nor as one to refuse.
 #
-# Own fields such as 'category', 'lang' or 'team' can be used to slice: kbeval score --all --by category
+# Your own fields such as 'category', 'lang' or 'team' can be used for slices: kbeval score --all --by category
 
 - id: locked
   query: How long is an account locked after too many wrong passwords?
@@ -65,7 +65,7 @@ _GOLDEN = """\
 _SCRIPT = '''\
 """Records runs of a search system, for kbeval to score and compare.
 
-Runs as it is. Then replace `search` and `answer` by calls of your system, and golden.yaml by your own questions.
+Runs as it is. Then replace `search` and `answer` with calls to your system, and golden.yaml with your own questions.
 """
 
 import time
@@ -74,7 +74,7 @@ from pathlib import Path
 import kbeval
 
 HERE = Path(__file__).parent
-# What is compared: one run for each variant of your system.
+# One run is recorded for each variant of your system.
 VARIANTS = {"all-words": {"shortest": 1}, "long-words": {"shortest": 4}}
 
 # A stand-in for your documents: each has an id and some lines.
@@ -84,7 +84,8 @@ DOCUMENTS = {
     "orders": ["A parcel service delivers every order; the carrier is named in the mail.",
                "Track an order with the link in the mail.",
                "You can return an item for a refund within thirty days."],
-    "jobs": ["We are looking for people in our office, for an account manager among others."],
+    "jobs": ["We are looking for people in our office, for an account manager among others.",
+             "How long is too long for an answer after an application? Ask the account manager."],
 }
 
 
@@ -93,7 +94,7 @@ def words(text: str, shortest: int) -> set[str]:
 
 
 def search(question: str, shortest: int) -> list[dict]:
-    """The hits for a question, best first. Replace this by a call of your system."""
+    """The hits for a question, best first. Replace this with a call to your system."""
     found = []
     for doc_id, lines in DOCUMENTS.items():
         for number, line in enumerate(lines, start=1):
@@ -123,7 +124,7 @@ for name, settings in VARIANTS.items():
 
 
 def make_starter(folder: Path) -> dict[str, bool]:
-    """Write the files that are not there yet; returns for each whether it was written. Nothing is overwritten."""
+    """Write the files that do not exist yet; returns for each whether it was written. Nothing is overwritten."""
     check_target(folder)
     if folder.exists() and not folder.is_dir():
         msg = f"{folder} is not a folder; choose another one: kbeval init DIR"
@@ -131,7 +132,7 @@ def make_starter(folder: Path) -> dict[str, bool]:
     texts = {SETTINGS: _SETTINGS, GOLDEN: _GOLDEN, SCRIPT: _SCRIPT}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # A link that leads nowhere is there, too.
+        # A dangling link also counts as existing.
         made = {name: not (folder / name).exists() and not (folder / name).is_symlink() for name in (*texts, DATABASE)}
         if made[DATABASE]:
             make_database(folder / DATABASE)

@@ -11,6 +11,7 @@ import logging
 import os
 import re
 import socket
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -163,7 +164,7 @@ class SparkConnect:
 
     def _doing(self, what: str, task: Callable[[], Result]) -> Result:
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), _as_program():
                 warnings.simplefilter("ignore")
                 return task()
         except KeyboardInterrupt:
@@ -198,6 +199,20 @@ class SparkConnect:
                 " if it is damaged, archive the database again, or restore it from a backup"
             )
         return EngineError(f"{at} failed (at {what}): {first}")
+
+
+@contextlib.contextmanager
+def _as_program() -> Iterator[None]:
+    """Where the main module is not a file, as at a prompt, the client takes it for its own tests, and ends it."""
+    main = sys.modules["__main__"]
+    if hasattr(main, "__file__"):
+        yield
+        return
+    main.__file__ = __file__
+    try:
+        yield
+    finally:
+        del main.__file__
 
 
 @contextlib.contextmanager

@@ -1,7 +1,7 @@
-"""`compare(a, b)` in a question: the rows of `kbeval compare`, made for the two runs that it names.
+"""`compare(a, b)` in a query: the rows of `kbeval compare` for the two runs that it names.
 
-They are made by the comparison itself, in a session of its own: two runs are matched as they must be (by spans where
-their chunkers differ), whatever the session around them does, and no other run is read.
+They are computed by the comparison itself, in a separate session: the two runs are matched as they must be (by spans if
+their chunkers differ), whatever the enclosing session does, and no other run is read.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Comparisons:
         self._warnings: dict[str, None] = {}
 
     def make(self, session: Session, golden: Golden | None, pairs: Collection[tuple[str, str]]) -> None:
-        """Make those that are not there yet. The runs are named as everywhere: by id, prefix, `latest`."""
+        """Build the comparisons that do not exist yet. Runs are given as everywhere: by id, prefix or `latest`."""
         if pairs and golden is None:
-            msg = "compare(a, b) is about labels, and no golden file is named: name it with --golden FILE"
+            msg = "compare(a, b) needs labels, and no golden file is given; use --golden FILE"
             raise UsageError(msg)
         for first, second in sorted(set(pairs) - self._made):
             rows, warnings = compared_rows(first, second, db=self._database, golden=golden, options=self._options)
@@ -54,7 +54,7 @@ class Comparisons:
             self._warnings.update(dict.fromkeys(f"compare {first} {second}: {warning}" for warning in warnings))
 
     def forget(self) -> None:
-        """The session is gone."""
+        """Forget all comparisons, because their session has ended."""
         self._made.clear()
 
     def take_warnings(self) -> list[str]:

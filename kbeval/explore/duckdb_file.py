@@ -1,7 +1,7 @@
 """All relations of a database's runs as one DuckDB file, for any client that opens such files.
 
-Tables are copied in batches, so memory stays bounded. The file is made under another name and takes its place when it
-is whole. The session itself cannot write files; a second connection does, to which the rows are streamed.
+Tables are copied in batches, so memory stays bounded. The file is written under a temporary name and renamed when it is
+complete. The session itself cannot write files, so the rows are streamed to a second connection that can.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.run_tables import compare_macro
 from kbeval.util.files import check_target, whole_database
 
-# Steps on the way that hold stored rows once more, or pieces that are of no use by themselves.
+# Intermediate steps that repeat stored rows, or that are of no use by themselves.
 _LEFT_OUT = frozenset(
     ("parsed", "parsed_hits", "anchor_rows", "fields", "hit_fields", "field_names", "span_pieces", "span_sets")
 ) | {"shared_text"}
-# Views in the session that are worth their space as tables: what people look at first.
+# Views of the session that are stored as tables, because they are queried most.
 _ALWAYS_TABLES = frozenset(("scores", "hits", "results"))
 
 
@@ -44,7 +44,7 @@ def export_duckdb(
     """Write the file; returns the names of the tables and views in it."""
     _check_may_go(path, check_target(path, never), replace)
     with whole_database(path, never) as draft, _target(draft, options) as target:
-        # Each helper after those that it calls.
+        # Each macro after those that it calls.
         for helper in dict.fromkeys(called_macros(read_sql("macros.sql"))):
             target.execute(macros()[helper])
         names = [name for name in _in_order() if name not in _LEFT_OUT]
@@ -56,7 +56,7 @@ def export_duckdb(
 
 
 def _in_order() -> list[str]:
-    """Every relation after those that it reads from."""
+    """Sort relations so that each follows those that it reads."""
     found: dict[str, None] = {}
 
     def visit(name: str) -> None:
@@ -67,18 +67,18 @@ def _in_order() -> list[str]:
                 visit(other)
         found[name] = None
 
-    # What the views read comes before them, the scores included.
+    # Everything that the views read precedes them, including the scores.
     for name in sorted(tables(), key=lambda name: tables()[name].layer == "views"):
         visit(name)
     return list(found)
 
 
 def _copy(session: Session, target: duckdb.DuckDBPyConnection, name: str) -> None:
-    """Make one relation in the file: a view where it is one, else a table."""
+    """Create one relation in the file: as a view if it is one, otherwise as a table."""
     ((view,),) = session.rows(
         "SELECT (SELECT sql FROM duckdb_views() WHERE view_name = $1 AND NOT internal AND NOT temporary)", [name]
     )
-    # What is read from the columnar copy is a view here, and must be rows there.
+    # Relations read from the cache are views in the session, and must be tables in the file.
     stays_view = view is not None and name not in _ALWAYS_TABLES and "read_parquet" not in str(view)
     if stays_view and _copy_view(target, name, str(view)):
         return
@@ -91,7 +91,7 @@ def _copy(session: Session, target: duckdb.DuckDBPyConnection, name: str) -> Non
     reader = connection.sql(f"SELECT * FROM {quoted(name)}").to_arrow_reader(BATCH_ROWS)
     target.register("arriving", reader)
     try:
-        # Ctrl-C reaches the reading side, and the writing side fails with it.
+        # Ctrl-C interrupts the reading side, which makes the writing side fail.
         session.waiting(lambda: target.execute(f"INSERT INTO {quoted(name)} SELECT * FROM arriving"))
     finally:
         target.unregister("arriving")
@@ -99,7 +99,7 @@ def _copy(session: Session, target: duckdb.DuckDBPyConnection, name: str) -> Non
 
 
 def _copy_view(target: duckdb.DuckDBPyConnection, name: str, sql: str) -> bool:
-    """Not where it reads something that the file does not have; then its rows are copied."""
+    """Copy a view, unless it reads something that the file does not have; its rows are copied then."""
     try:
         target.execute(sql)
         target.execute(f"DESCRIBE {quoted(name)}").fetchall()
@@ -129,21 +129,23 @@ def _target(draft: Path, options: ScoreOptions) -> Iterator[duckdb.DuckDBPyConne
 
 
 def _check_may_go(path: Path, real: Path, replace: bool) -> None:
-    """A DuckDB file may be overwritten where that was asked for; anything else may be of value."""
-    # DuckDB would take what is in there for the newest changes of our file.
+    """Only a DuckDB file may be overwritten, and only on request. Anything else may be valuable."""
+    # DuckDB would apply its contents to our file as the latest changes.
     if Path(f"{real}.wal").exists():
-        msg = f"{path}.wal is there: another program has the file open, or left it unfinished; close or delete it"
+        msg = (
+            f"{path}.wal exists: another program has the file open, or did not close it properly; close it or delete it"
+        )
         raise UsageError(msg)
     if real.is_dir():
-        msg = f"{path} is a directory; name a file"
+        msg = f"{path} is a directory; specify a file"
         raise UsageError(msg)
     if not real.exists():
         return
     if not replace:
-        msg = f"{path} is there already; --replace overwrites it"
+        msg = f"{path} already exists; use --replace to overwrite it"
         raise UsageError(msg)
     if not real.is_file():
-        msg = f"{path} is not a file; name one"
+        msg = f"{path} is not a regular file; specify another"
         raise UsageError(msg)
     try:
         with real.open("rb") as file:
@@ -153,5 +155,5 @@ def _check_may_go(path: Path, real: Path, replace: bool) -> None:
         raise UsageError(msg) from error
     # After a checksum.
     if head and head[8:] != b"DUCK":
-        msg = f"{path} is not a DuckDB file, so --replace leaves it alone; name another, or delete it"
+        msg = f"{path} is not a DuckDB file, so --replace does not overwrite it; specify another file, or delete it"
         raise UsageError(msg)

@@ -1,7 +1,8 @@
-"""How one number of one query came about: every step from the stored row to the number that is stored for the run.
+"""How one number of one query was computed: every step from the stored row to the number that is stored for the run.
 
-The steps are the relations that scoring itself builds, in its own session, cut down to the rows of one query. Which of
-them matter is read from their SQL (`kbeval.engine.lineage`): from the columns that the metric names back to the row.
+The steps are the relations that scoring itself builds, in its own session, restricted to the rows of one query. The
+relevant ones are determined from their SQL (`kbeval.engine.lineage`): from the columns that the metric names back to
+the row.
 """
 
 from __future__ import annotations
@@ -23,43 +24,43 @@ if TYPE_CHECKING:
     from kbeval.metrics.catalogue import Metric
     from kbeval.scoring.scorer import Scoring
 
-# Of a grain with more rows than this, the expression is filled in for the first ones.
+# If a grain has more rows than this, the expression is shown with values for the first ones only.
 MOST_FILLED = 10
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a metric's condition: as it is written, with the values of the query, and whether it holds."""
+    """One part of a metric's condition: as written, with the values of the query, and whether it is true."""
 
     text: str
     with_values: str
-    # None: it is null, and so does not hold.
+    # None: it is null, which counts as false.
     holds: bool | None
 
 
 @dataclass(frozen=True)
 class Total:
-    """What became of the values of all queries: the run's number."""
+    """How the values of all queries give the run's number."""
 
     n_queries: int
     n_scored: int
     n_not_applicable: int
-    # As it was added up: the exact sum, or a count, or two percentiles and the sum.
+    # The exact sum, or a count, or two percentiles and the sum.
     made_of: tuple[str, ...]
     arithmetic: str
-    # As scoring writes them now, by the number's own name; null: no query has a value.
+    # As scoring computes them now, by full name; null: no query has a value.
     numbers: Mapping[str, float | int | None]
-    # As they are stored; empty: the run has not been scored.
+    # As stored; empty: the run has not been scored.
     stored: Mapping[str, float | int | None]
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything between a stored row and a number."""
+    """All steps from a stored row to a number."""
 
     run_id: str
     query_id: str
-    # The number's own name, `hit_at_k.5`; the metric's, if it has several numbers.
+    # The full name, `hit_at_k.5`, or that of the metric if it has several numbers.
     name: str
     metric: Metric
     metric_file: str
@@ -106,7 +107,7 @@ class Explanation:
 def explain_number(scoring: Scoring, text: str, query_id: str) -> Explanation:
     """Explain a number of one query of the only run in the session, which has built nothing yet.
 
-    Raises UsageError where there is no such number, or the query has no row in the run that counts.
+    Raises UsageError if there is no such number, or if the run has no row for the query that counts.
     """
     (run,) = scoring.runs
     names = Names(scoring.catalogue)
@@ -143,7 +144,7 @@ def explain_number(scoring: Scoring, text: str, query_id: str) -> Explanation:
 
 
 def _named(names: Names, text: str) -> tuple[Metric, Name, Sequence[Name]]:
-    """A metric, what a query has of it, and the numbers of a run that a name means."""
+    """The metric that a name refers to, its column per query, and its numbers per run."""
     metric, numbers = names.metric(text), names.numbers(text)
     if numbers[0].part is not None:
         return metric, metric.columns[0], numbers
@@ -152,19 +153,19 @@ def _named(names: Names, text: str) -> tuple[Metric, Name, Sequence[Name]]:
 
 
 def _notes(scoring: Scoring, result_no: int, query_id: str) -> list[str]:
-    """What is unusual about the row."""
+    """Anything unusual about the row."""
     found = []
     if result_no < 0:
-        found.append("the run has no row for this query, which counts as a row in which nothing was found or answered")
+        found.append("the run has no row for this query; it counts as a row without hits and without an answer")
     for (fault,) in scoring.session.rows("SELECT fault FROM bad_rows WHERE result_no = $1", [result_no]):
-        found.append(f"the stored row cannot be read ({fault}): it counts as a failed query without hits")
+        found.append(f"the stored row cannot be read ({fault}); it counts as a failed query without hits")
     if scoring.golden.get(query_id) is None:
-        found.append("the query is not in the golden file, so it has no labels and counts in totals only")
+        found.append("the query is not in the golden file, so it has no labels and counts only in totals")
     return found
 
 
 def _condition(scoring: Scoring, metric: Metric, result_no: int) -> list[Part]:
-    """The parts of a metric's condition, all of which must hold."""
+    """The parts of a metric's condition, all of which must be true."""
     session = scoring.session
     columns = [row[0] for row in session.rows("DESCRIBE per_query")]
     (values,) = session.rows("SELECT * FROM per_query WHERE result_no = $1", [result_no])
@@ -184,7 +185,7 @@ def _score(scoring: Scoring, column: Name, result_no: int) -> float | None:
 
 
 def _total(scoring: Scoring, metric: Metric, column: Name, numbers: Sequence[Name]) -> Total:
-    """The run's number, as scoring makes it."""
+    """The run's number, as scoring computes it."""
     (run,) = scoring.runs
     totals = {run_id: found for run_id, _, found in run_totals(scoring)}.get(run.run_id, {})
     values, _, exact = numbers_of(scoring, totals, run)
@@ -217,9 +218,9 @@ def _stored(stored: Mapping[str, Any], number: Name) -> Any:  # noqa: ANN401  (w
 
 
 def _arithmetic(metric: Metric, made_of: Sequence[Any], scored: int, exact: Sequence[Any]) -> str:
-    """How the values become the number, with the numbers filled in."""
+    """How the number is computed from the values, as text."""
     if not scored:
-        none = "there is no number" if metric.if_empty is None else f"{metric.if_empty:g} stands for that"
+        none = "there is no number" if metric.if_empty is None else f"{metric.if_empty:g} is used instead"
         return f"no query of the run has a value: {none}"
     if metric.aggregation == "count":
         return f"{made_of[0]:,} of {scored:,} values are not 0"
@@ -233,7 +234,7 @@ def _arithmetic(metric: Metric, made_of: Sequence[Any], scored: int, exact: Sequ
 
 
 def _texts(metric: Metric, made_of: Sequence[Any]) -> tuple[str, ...]:
-    """What a number is made of, as text: a count, or percentiles and a sum."""
+    """The components of a number as text: a count, or percentiles and a sum."""
     if metric.aggregation == "count" or not made_of:
         return tuple(map(_plain, made_of))
     *quantiles, total = made_of

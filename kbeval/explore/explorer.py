@@ -1,8 +1,8 @@
-"""Questions in SQL over all runs of a database, read-only.
+"""Read-only SQL queries over all runs of a database.
 
-Whatever is asked, only the relations that the question names are made, and what those are made from. Nothing that is
-asked can change the database, touch a file or reach the network: `kbeval.engine.guard` lets questions through and
-nothing else, they run in a read-only transaction, and the engine itself is shut off from the world.
+Only the relations that a query refers to are built, and those that they depend on. No query can change the database,
+access a file or reach the network: `kbeval.engine.guard` accepts only read-only statements, they run in a read-only
+transaction, and the engine itself has no external access.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 BATCH_ROWS = 10_000
 BATCH_CHARACTERS = 20_000_000
 FEW_ROWS = 100
-# Layers whose relations are steps on the way to the numbers.
+# Layers whose relations are intermediate steps towards the numbers.
 _STEPS = ("places", "matching")
 _ZONED = "TIMESTAMP WITH TIME ZONE"
 
@@ -57,13 +57,13 @@ class Schema:
 
 @dataclass(frozen=True)
 class Answer:
-    """The rows of an answer, a batch at a time; they can be gone through once."""
+    """The rows of an answer, one batch at a time; they can be iterated once."""
 
     columns: tuple[str, ...]
     batches: Iterator[list[tuple[Any, ...]]]
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """All rows that are left; for answers that are small by nature."""
+        """All remaining rows; for answers that are known to be small."""
         return [row for batch in self.batches for row in batch]
 
 
@@ -71,7 +71,7 @@ class Answer:
 
 
 class Explorer:
-    """Answers questions about all runs of a database. See `open_explorer`."""
+    """Answers SQL queries over all runs of a database. See `open_explorer`."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Explorer:
     ) -> None:
         self.database = Path(database)
         self.golden = golden
-        # The golden file is read when something is made from it.
+        # The golden file is read when a relation needs it.
         self._labels = golden if isinstance(golden, Golden) else None
         self._options = options
         self._stack = contextlib.ExitStack()
@@ -91,9 +91,9 @@ class Explorer:
         self._outline: Outline | None = None
         self._comparisons = Comparisons(self.database, options)
         self._told_matching = False
-        # Relations that must not be made by a shortcut, because a question is about what that leaves out.
+        # Relations that must be built in full, because a query refers to rows that a shortcut omits.
         self._whole: set[str] = set()
-        # Columns that relations have because a question names them.
+        # Columns that are added to relations because a query refers to them.
         self._additions: dict[str, Added] = {}
         self._warnings: dict[str, None] = {}
 
@@ -103,7 +103,7 @@ class Explorer:
     def scoring(self) -> StoredScoring:
         """The open session over all runs."""
         if self._is_closed:
-            msg = "this explorer is closed; ask within the 'with' block of open_explorer"
+            msg = "this explorer is closed; use it within the 'with' block of open_explorer"
             raise UsageError(msg)
         if self._open is not None and self._is_released:
             self._is_released = False
@@ -141,7 +141,7 @@ class Explorer:
             self._is_released = True
 
     def close(self) -> None:
-        """End it."""
+        """Close the session."""
         self._is_closed = True
         if self._outline is not None:
             self._outline.close()
@@ -149,8 +149,8 @@ class Explorer:
 
     @contextlib.contextmanager
     def within_memory(self) -> Iterator[None]:
-        """Hold whatever is asked to the memory limit: its text, its functions and its answer."""
-        # What a session takes by itself is there before anything is asked.
+        """Apply the memory limit to a query: its text, its functions and its answer."""
+        # The session's own memory is allocated before any query runs.
         _ = self.session
         try:
             with limiting(self._options.memory_limit):
@@ -160,19 +160,19 @@ class Explorer:
             raise NotEnoughMemoryError(WANT_OF_MEMORY) from error
 
     def statements(self, sql: str) -> list[Statement]:
-        """The statements of a text; refused unless all of them only read."""
+        """The statements of a text; rejected unless all of them are read-only."""
         return read_statements(self.session.connection, sql, tables())
 
     def one(self, sql: str) -> Statement:
-        """The one statement of a text."""
+        """The single statement of a text."""
         found = self.statements(sql)
         if len(found) != 1:
-            msg = f"this must be one statement, not {len(found)}" if found else "there is no statement to answer"
+            msg = f"expected one statement, got {len(found)}" if found else "there is no statement to run"
             raise UsageError(msg)
         return found[0]
 
     def needs_labels(self, statement: Statement) -> bool:
-        """Does it look at anything that is made from the golden file?"""
+        """Does it refer to anything that depends on the golden file?"""
         return bool(statement.compares) or any("golden_entries" in read_by(name) for name in statement.reads)
 
     def take_warnings(self) -> list[str]:
@@ -182,7 +182,7 @@ class Explorer:
         return found
 
     def _matched_otherwise(self) -> Iterator[str]:
-        """Runs whose hits are matched here in another way than in their stored numbers; reported once."""
+        """Runs whose hits are matched differently here than in their stored numbers; reported once."""
         if self._open is None or self._told_matching or "chunk_matches" not in self._open.session.built:
             return
         self._told_matching = True
@@ -194,17 +194,17 @@ class Explorer:
                 some = ", ".join(differing[:3]) + (", …" if len(differing) > 3 else "")
                 yield (
                     f"{counted(len(differing), 'run')} matched {named} here and {other} in the stored numbers ({some}):"
-                    f" --match says how, and 'kbeval score --all' stores the numbers made that way"
+                    f" --match selects how, and 'kbeval score --all' stores the numbers computed that way"
                 )
 
     def _read_labels(self) -> None:
         if self._labels is None and self.golden is not None and not isinstance(self.golden, Golden):
             self._labels = load_golden(self.golden)
-            # What was made without them may look different with them.
+            # Relations built without them may differ once they are known.
             self.forget()
 
     def _take_whole(self, names: Sequence[str]) -> None:
-        """Make no shortcut to the steps that are asked about. Which shortcut will do depends on the labels too."""
+        """Build the requested steps in full, without shortcuts. Which shortcuts apply depends on the labels too."""
         whole = whole_relations(names) - self._whole
         if not whole:
             return
@@ -217,7 +217,7 @@ class Explorer:
             make_whole(session, whole)
 
     def _take_fields(self, statement: Statement) -> None:
-        """Give relations the own fields that a question names, which few questions do."""
+        """Add the user-defined fields that a query refers to. Few queries do."""
         asked = named_fields([statement.sql])
         new = {relation: added for relation, added in asked.items() if self.session.added_to(relation) is None}
         if not new:
@@ -229,16 +229,16 @@ class Explorer:
             self.session.add_columns(new)
 
     def make(self, *names: str) -> None:
-        """Make relations, unless they are there."""
+        """Build relations, unless they exist."""
         self._take_whole(names)
-        # What is registered by others may depend on the labels; the stored tables do not.
+        # Relations registered elsewhere may depend on the labels; the stored tables do not.
         by_labels = {name for name in self.session.handed_in if not name.startswith("stored_")}
         if any(by_labels & {name, *read_by(name)} for name in names):
             self._read_labels()
         try:
             self.session.need(*names)
         except BaseException:
-            # Part of it may have been made.
+            # It may be partly built.
             self.forget()
             raise
 
@@ -260,11 +260,11 @@ class Explorer:
         except duckdb.InterruptException:
             raise
         except duckdb.Error as error:
-            # Queries read no files but those of the cache: it was deleted.
+            # The only files that queries read are those of the cache, so it was deleted.
             is_lost = isinstance(error, duckdb.IOException)
             raise query_error(error) from error
         finally:
-            # A transaction that failed must be ended, too.
+            # A failed transaction must be ended as well.
             with contextlib.suppress(duckdb.Error):
                 session.execute("ROLLBACK")
             if is_lost:
@@ -293,26 +293,26 @@ class Explorer:
             yield session.waiting(lambda: connection.sql(statement.sql).to_arrow_reader(BATCH_ROWS))
 
     def query(self, sql: str) -> Answer:
-        """The answer to one question; its rows are all in memory."""
+        """The answer to one query, with all rows in memory."""
         with self.answering(self.one(sql)) as answer:
             return Answer(answer.columns, iter([answer.rows()]))
 
     def frame(self, sql: str) -> pl.DataFrame:
-        """The answer to one question as a Polars frame."""
+        """The answer to one query as a Polars frame."""
         statement = self.one(sql)
         with self.asking(statement) as session:
             return session.waiting(lambda: session.frame(statement.sql))
 
     def tables(self) -> list[Table]:
-        """Everything that can be asked about, by its present name."""
+        """All relations that can be queried, by current name."""
         return [table for table in tables().values() if table.layer != FORMER]
 
     def listed(self, *, every: bool = False) -> list[Table]:
-        """What people ask about, or everything, for a reader: `compare(a, b)` is among it."""
+        """The main tables, or all of them, for display; includes `compare(a, b)`."""
         return [table for table in (COMPARE, *self.tables()) if every or table.is_shown]
 
     def schema(self, name: str) -> Schema:
-        """A table's columns; nothing is read for it."""
+        """The columns of a table; no data is read."""
         table = tables().get(name.lower())
         if table is None:
             msg = f"there is no table {name!r}{did_you_mean(name.lower(), tables()) or '; SHOW ALL TABLES lists them'}"
@@ -327,7 +327,7 @@ class Explorer:
 
 
 def left_out(scoring: Scoring) -> Iterator[str]:
-    """What to say about runs that are stored and cannot be asked about, one line for each."""
+    """One line for each stored run that cannot be queried."""
     first = {fault.run_id: fault for fault in reversed(scoring.key_faults)}
     for run_id, fault in sorted(first.items()):
         rows = f"query {fault.query_id} has {fault.count:,} rows; keep one of each"
@@ -335,7 +335,7 @@ def left_out(scoring: Scoring) -> Iterator[str]:
 
 
 def prepare(scoring: Scoring) -> None:
-    """Make scores and views relations like any other, and hide what is secret."""
+    """Register scores and views as relations, and hide secrets."""
     session = scoring.session
 
     def load_shown(session: Session) -> None:
@@ -352,22 +352,22 @@ def prepare(scoring: Scoring) -> None:
 
 
 def whole_relations(names: Iterable[str]) -> frozenset[str]:
-    """Of the relations that have variants, those that must be made whole where someone asks about these.
+    """The relations with variants that must be built in full if a query refers to these names.
 
-    A variant has the same rows where scoring looks at them, and may leave out what it does not look at: where a hit
-    stands does not matter if ids decide. Someone who asks about that step wants to see it all the same.
+    A variant has the same rows as far as scoring needs them, and may omit the rest: the position of a hit does not
+    matter if ids decide. A query about that step must still show all of it.
     """
     steps = [name for name in names if name in tables() and tables()[name].layer in _STEPS]
     return frozenset(part for name in steps for part in (name, *read_by(name)) if part in VARIED)
 
 
 def make_whole(session: Session, names: Iterable[str]) -> None:
-    """Take the relation's own file for these, whatever would do for scoring."""
+    """Use the main file of these relations, even if a variant suffices for scoring."""
     session.add_choices({name: lambda _: None for name in names})
 
 
 def unique(names: Sequence[str]) -> tuple[str, ...]:
-    """No two columns of an answer have the same name: `n`, `n_1`."""
+    """Make column names unique: `n`, `n_1`."""
     found: list[str] = []
     taken: set[str] = set()
     for name in names:
@@ -382,7 +382,7 @@ def unique(names: Sequence[str]) -> tuple[str, ...]:
 
 def _without_zones(session: Session, sql: str, kinds: Sequence[str]) -> str:
     """The same rows, with times that have a time zone as text: Python has no such times without another library."""
-    # As the parser writes it: without comments, and without the ; at its end.
+    # As the parser writes it: without comments and without the final semicolon.
     ((plain,),) = session.rows("SELECT json_deserialize_sql(json_serialize_sql($1))", [sql])
     names = [f"c{place}" for place in range(len(kinds))]
     columns = [
@@ -398,15 +398,15 @@ def _batches(session: Session, cursor: duckdb.DuckDBPyConnection) -> Iterator[li
 
 
 def _batch(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    """As many rows as a batch may have, and fewer where they are large."""
+    """As many rows as a batch may have, or fewer if they are large."""
     found: list[tuple[Any, ...]] = []
     weight, few = 0, 1
     while len(found) < BATCH_ROWS and weight < BATCH_CHARACTERS:
         try:
             rows = cursor.fetchmany(min(few, BATCH_ROWS - len(found)))
         except (OverflowError, ValueError) as error:
-            # The engine's intervals and dates reach further than those of Python.
-            msg = f"the answer holds a value beyond what can be shown ({error}); make it text: CAST(… AS VARCHAR)"
+            # The engine's intervals and dates have a larger range than Python's.
+            msg = f"the answer contains a value that cannot be shown ({error}); convert it to text: CAST(… AS VARCHAR)"
             raise UsageError(msg) from error
         if not rows:
             break
@@ -429,7 +429,7 @@ class Outline:
         folder = self._stack.enter_context(draft_folder(Path(tempfile.gettempdir()), "kbeval-"))
         path = folder / "empty.db"
         make_database(path)
-        # By spans, because then no relation is replaced by a simpler one.
+        # Match by spans, because then no relation is replaced by a simpler one.
         options = replace(options, match="span", on_step=None)
         self._scoring = self._stack.enter_context(open_scoring(path, None, None, options, lazily=True))
         prepare(self._scoring)
@@ -443,7 +443,7 @@ class Outline:
         return self._columns[name]
 
     def close(self) -> None:
-        """Remove what was made."""
+        """Remove the session."""
         self._stack.close()
 
 
@@ -453,10 +453,10 @@ def open_explorer(
     golden: Golden | str | os.PathLike[str] | None = None,
     options: ScoreOptions | None = None,
 ) -> Iterator[Explorer]:
-    """Ask anything about all runs of a database. Without a golden file there are no labels."""
+    """Query all runs of a database in SQL. Without a golden file there are no labels."""
     refuse_database(golden, database)
     if golden is not None and not isinstance(golden, Golden) and not Path(golden).is_file():
-        # Reported at once, even if no question is about labels.
+        # Errors are reported at once, even if no query refers to labels.
         golden = load_golden(golden)
     explorer = Explorer(database, golden, options or ScoreOptions())
     try:

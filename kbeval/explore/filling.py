@@ -1,4 +1,4 @@
-"""SQL expressions with the values of a row in the place of its columns."""
+"""SQL expressions in which columns are replaced by the values of a row."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kbeval.engine.relations import without_comments
 if TYPE_CHECKING:
     from kbeval.engine.session import Session
 
-# A text or a number is left as it is, and so is the name of a function; a name may have that of its table before it.
+# Literals and function names are left unchanged; a column name may be qualified by its table.
 _TOKEN = re.compile(r"""'(?:[^']|'')*'|/\*.*?\*/|\d[\w.]*|"[^"]*"|(?:\w+\s*\.\s*)?[A-Za-z_]\w*\b(?!\s*\()""", re.DOTALL)
 _NAME = re.compile(r"""(?:(\w+)\s*\.\s*)?([A-Za-z_]\w*)""")
 
@@ -46,7 +46,7 @@ def literal(value: Any) -> str:  # noqa: ANN401  (whatever a column holds)
 
 
 def conjuncts(session: Session, condition: str) -> list[str]:
-    """The parts of a condition that must all hold, each as SQL; the whole, where it cannot be taken apart."""
+    """The conjuncts of a condition, each as SQL; the whole condition if it cannot be split."""
     whole = " ".join(condition.split())
     node = parse_select(session, f"SELECT (\n{condition}\n) FROM per_query")
     if node is None:
@@ -71,7 +71,7 @@ def _parts(part: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _bare(text: str) -> str:
-    """Without the parentheses around the whole."""
+    """The text without its outer parentheses."""
     plain = re.sub(r"'(?:[^']|'')*'", lambda match: "x" * len(match[0]), text)
     if not (plain.startswith("(") and plain.endswith(")")):
         return text

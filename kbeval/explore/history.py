@@ -1,7 +1,8 @@
-"""A metric over time: the stored numbers of many runs, a series for each suite, without reading a single hit.
+"""A metric over time: the stored numbers of many runs, one series per suite, without reading any hits.
 
-A change is the exact difference to the run before that has a value, within one series. Where labels, definitions or
-matching changed between the two, the numbers do not compare: this is reported, and no change is called better or worse.
+A change is the exact difference from the previous run of the series that has a value. If labels, definitions or
+matching changed in between, the numbers are not comparable: this is reported, and the change is called neither better
+nor worse.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ if TYPE_CHECKING:
 
     from kbeval.storage.runs import Run
 
-# What --by may name in addition to the fields of the configurations.
+# Values of --by in addition to the fields of the configurations.
 RUN_FIELDS = ("suite", "commit_hash", "chunker_version")
 NO_VALUE = "(none)"
 CHUNK_IDS = "chunk ids changed"
-# What must be the same for two numbers to compare, and the field of the provenance that records it.
+# What must be equal for two numbers to be comparable, and the provenance field that records it.
 _ASPECTS = {
     "labels changed": ("golden",),
     "definitions changed": ("metrics",),
@@ -56,7 +57,7 @@ _ASPECTS = {
 
 @dataclass(frozen=True)
 class HistoryOptions:
-    """Which runs, and what makes a series. `metrics`: the catalogue, with one's own metrics."""
+    """Which runs, and what defines a series. `metrics`: the catalogue, including user-defined metrics."""
 
     suite: str | None = None
     last: int | None = None
@@ -77,7 +78,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Point:
-    """One run of a series: its numbers by name, and what is different from the run before."""
+    """One run of a series: its numbers by name, and what differs from the previous run."""
 
     run_id: str
     created_at: str
@@ -87,9 +88,9 @@ class Point:
     values: Mapping[str, Value]
     # Keys of the configuration, old and new; secrets are hidden.
     config: Sequence[Difference] = ()
-    # Why the numbers do not compare with those before: `labels changed`, ….
+    # Why the numbers are not comparable with the previous ones: `labels changed`, ….
     breaks: Sequence[str] = ()
-    # What decided which hits are right: `id` or `span`; None where nothing says.
+    # What decided which hits are correct: `id` or `span`; None if not recorded.
     matching: str | None = None
 
 
@@ -105,7 +106,7 @@ class Series:
         return [point.values[name].value for point in self.points]
 
     def summary(self, name: str) -> dict[str, Number]:
-        """The smallest, the largest and the last value; None where there is none."""
+        """The smallest, the largest and the last value; None if there is none."""
         found = [value for value in self.values(name) if value is not None]
         if not found:
             return {"min": None, "max": None, "last": None}
@@ -114,7 +115,7 @@ class Series:
 
 @dataclass(frozen=True)
 class History:
-    """Metrics over time, a series each."""
+    """Metrics over time, as series."""
 
     metrics: Sequence[Measured]
     by: str | None
@@ -123,16 +124,16 @@ class History:
 
     @property
     def has_suites(self) -> bool:
-        """Must a series name its suite?"""
+        """Must the label of a series include its suite?"""
         return self.by == "suite" or len({one.suite for one in self.series}) > 1
 
     def label(self, series: Series) -> str:
-        """What to call a series."""
+        """The label of a series."""
         parts = [series.suite] if self.has_suites or series.group is None else []
         return ", ".join([*parts, *([] if series.group is None else [series.group])]) or NO_VALUE
 
     def to_dict(self) -> dict[str, Any]:
-        """For programs: series, and their points."""
+        """For programs: the series and their points."""
         return {
             "metrics": [{"name": one.name, "higher_is_better": one.higher_is_better} for one in self.metrics],
             "by": self.by,
@@ -148,7 +149,7 @@ class History:
         }
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: every number."""
+        """The notebook view: every number."""
         return self.frame()._repr_html_()
 
     def frame(self) -> pl.DataFrame:
@@ -202,9 +203,9 @@ def metric_history(*metrics: str, db: str | os.PathLike[str], options: HistoryOp
 
 
 def history_of(runs: Sequence[Run], names: Sequence[str], options: HistoryOptions) -> History:
-    """The same of runs that are already read."""
+    """As `metric_history`, for runs that are already read."""
     if not names:
-        msg = "name a metric, like mrr or hit@5"
+        msg = "specify a metric, e.g. mrr or hit@5"
         raise UsageError(msg)
     start = _start(options.since)
     known = catalogue() if options.metrics is None else options.metrics
@@ -240,7 +241,7 @@ def _start(since: str | datetime | None) -> datetime | None:
 
 
 def _make_alike(entries: Sequence[_Entry], measured: Sequence[Measured]) -> None:
-    """Where some values of a metric have decimals, a whole 1 is 1.0 as well."""
+    """If some values of a metric have decimals, an integer 1 becomes 1.0 as well."""
     for name in (metric.name for metric in measured):
         if any(isinstance(entry.numbers.get(name), float) for entry in entries):
             for entry in entries:
@@ -249,10 +250,10 @@ def _make_alike(entries: Sequence[_Entry], measured: Sequence[Measured]) -> None
 
 
 class _Entry:
-    """A run, opened once."""
+    """A run with its JSON parsed once."""
 
     def __init__(self, run: Run, hider: Hider) -> None:
-        """`hider`: numbers the secrets of all runs that are shown together."""
+        """`hider`: numbers the secrets across all runs that are shown together."""
         self.run = run
         self.hider = hider
         self.moment = moment(run.created_at)
@@ -289,10 +290,10 @@ def _check_field(entries: Sequence[_Entry], by: str) -> None:
     known = {field for entry in entries for field in entry.fields}
     if by not in known and by not in RUN_FIELDS and entries:
         if inside := sorted(name for name in known if name.startswith(f"{by}.")):
-            msg = f"{cut(by, 60)!r} is not a single value; name one of its parts, such as {_some(inside)}"
+            msg = f"{cut(by, 60)!r} is not a single value; specify one of its parts, such as {_some(inside)}"
             raise UsageError(msg)
         names = sorted({*known, *RUN_FIELDS})
-        msg = f"no run has a field {cut(by, 60)!r}{did_you_mean(by, names) or f'; there is {_some(names, 8)}'}"
+        msg = f"no run has a field {cut(by, 60)!r}{did_you_mean(by, names) or f'; known fields: {_some(names, 8)}'}"
         raise UsageError(msg)
     if any(is_hidden(entry.field(by)) for entry in entries):
         msg = f"the values of {cut(by, 60)!r} look secret and are not shown; choose another field"
@@ -306,7 +307,7 @@ def _label(value: Any) -> str:  # noqa: ANN401  (whatever JSON holds)
 
 
 def _points(entries: Sequence[_Entry], measured: Sequence[Measured]) -> Iterator[Point]:
-    """The runs of one series, each compared with the closest one before that has the number."""
+    """The runs of one series, each compared with the closest previous run that has the number."""
     before_value: dict[str, _Entry] = {}
     before_config: _Entry | None = None
     before_scored: _Entry | None = None
@@ -332,7 +333,7 @@ def _points(entries: Sequence[_Entry], measured: Sequence[Measured]) -> Iterator
             tuple(breaks),
             matched_by(entry.provenance),
         )
-        # Across a configuration that cannot be read it is not known where a change was made.
+        # If a configuration in between cannot be read, it is unknown where a change was made.
         before_config = entry if entry.config is not None else None
         before_scored = entry if entry.scored else before_scored
 
@@ -351,13 +352,13 @@ def _value(metric: Measured, before: _Entry | None, entry: _Entry) -> Value:
 
 
 def _breaks(before: _Entry | None, entry: _Entry, by_chunk_id: bool) -> list[str]:
-    """Why numbers of the two do not compare. What is not known breaks nothing."""
+    """Why the numbers of two runs are not comparable. Unknown values are ignored."""
     if before is None or not (before.provenance and entry.provenance):
         return []
     found = []
     for what, keys in _ASPECTS.items():
-        # The rule for missing rows is written only where it is not the usual one, what is about spans only where they
-        # decided; and a run that was matched otherwise because its chunks are others still compares.
+        # The rule for missing rows is stored only if it is not the default, and span settings only if spans decided. A
+        # run that was matched differently only because its chunks differ is still comparable.
         both = (before.provenance, entry.provenance)
         known = [key for key in keys if key == "missing" or all(one.get(key) is not None for one in both)]
         if any(before.provenance.get(key) != entry.provenance.get(key) for key in known):
@@ -388,17 +389,17 @@ def _notes(
         yield (
             f"created_at is not a date in {counted(len(undated), 'run')}"
             f" ({_some([one.run.run_id for one in undated])}),"
-            f" {what}; write it like 2026-03-01T14:00:00Z"
+            f" {what}; write it e.g. as 2026-03-01T14:00:00Z"
         )
     if unreadable := [entry.run.run_id for entry in shown if entry.config is None]:
         yield (
             f"the configuration of {counted(len(unreadable), 'run')} cannot be read ({_some(unreadable)}): what changed"
-            " there, or at the run after it, is not known"
+            " there, or in the next run, is unknown"
         )
     if any(metric.by_chunk_id for metric in measured) and (mixed := list(_mixed(series))):
         yield (
-            f"matched in another way than the run before: {_some(mixed)}; where the labels are the same the numbers"
-            " compare, because ids and spans are two ways to tell the same text"
+            f"matched differently from the previous run: {_some(mixed)}; if the labels are the same, the numbers are"
+            " comparable, because ids and spans are two ways to identify the same text"
         )
     for metric in measured:
         if any(entry.scored for entry in shown) and all(entry.numbers.get(metric.name) is None for entry in shown):
@@ -406,18 +407,18 @@ def _notes(
     breaks = {what for one in series for point in one.points for what in point.breaks}
     if again := [what for what in _ASPECTS if what in breaks]:
         yield (
-            f"{', '.join(again)}: numbers before and after do not compare; 'kbeval score --all' scores every run in the"
-            " same way"
+            f"{', '.join(again)}: numbers before and after are not comparable; 'kbeval score --all' scores every run"
+            " in the same way"
         )
     if CHUNK_IDS in breaks:
         yield (
-            f"{CHUNK_IDS}: runs of different chunkers were matched by chunk id, so their numbers do not compare;"
-            " 'kbeval score --all' compares the text where ids do not compare"
+            f"{CHUNK_IDS}: runs of different chunkers were matched by chunk id, so their numbers are not comparable;"
+            " 'kbeval score --all' compares the text if ids are not comparable"
         )
 
 
 def _mixed(series: Sequence[Series]) -> Iterator[str]:
-    """Runs that were matched by id after others by span, or the reverse, though the same was asked for."""
+    """Runs that were matched by id after others were matched by span, or the reverse, with the same settings."""
     for one in series:
         before = None
         for point in one.points:
@@ -427,7 +428,7 @@ def _mixed(series: Sequence[Series]) -> Iterator[str]:
 
 
 def _natural(text: str) -> list[tuple[bool, int, str]]:
-    """2 comes before 10, wherever they are in a name."""
+    """Natural sort order: 2 before 10, anywhere in a name."""
     parts = re.findall(r"([0-9]{1,15})|([^0-9]+)", text)
     return [(not number, int(number or 0), word) for number, word in parts]
 

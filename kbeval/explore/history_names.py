@@ -1,4 +1,4 @@
-"""Which number is meant: a name as a person writes it, looked up in what is stored first and in the catalogue next."""
+"""Resolves the name of a number as a person writes it: first among the stored numbers, then in the catalogue."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from kbeval.util.numbers import LARGEST
 
 @dataclass(frozen=True)
 class Measured:
-    """One number by its printed name, and how to read it; `higher_is_better` is None where neither is, or no metric
-    says.
-    """
+    """One number by its printed name. `higher_is_better` is None if neither is better, or if it is unknown."""
 
     name: str
     higher_is_better: bool | None = None
     across_chunkers: bool = True
-    # It is about expected chunks: where ids decide, it means something only within one chunker version.
+    # It depends on expected chunks: if ids decide, it is valid only within one chunker version.
     by_chunk_id: bool = False
 
     @property
@@ -30,7 +28,7 @@ class Measured:
 
 
 def stored_numbers(aggregate: AggregateMetrics) -> dict[str, Number]:
-    """Every number that a run has, by its printed name; what is neither a number nor null is left out."""
+    """Every number of a run, by its printed name; values that are neither a number nor null are left out."""
     found: dict[str, Number] = {
         **aggregate.numbers(),
         **{f"abstention.{name}": value for name, value in aggregate.abstention.items() if name != "k"},
@@ -44,7 +42,7 @@ def _is_number(value: object) -> bool:
 
 
 def find_measured(names: Sequence[str], metrics: Sequence[Metric], stored: Collection[str]) -> list[Measured]:
-    """The numbers of these names, each once, in the order asked for."""
+    """The numbers with these names, each once, in the requested order."""
     known = Names(metrics, stored)
     found = {}
     for text in names:

@@ -1,4 +1,4 @@
-"""One query of one run, and the queries that did worst: where a number comes from."""
+"""One query of one run, and the worst queries: where a number comes from."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kbeval.util.text import did_you_mean
 
 @dataclass(frozen=True)
 class Label:
-    """A label that a hit counts by, or shares too little text with."""
+    """A label that a hit matches, or shares too little text with."""
 
-    # chunk, span, document or support; and which of the query's.
+    # Its kind (chunk, span, document or support), and the label itself.
     kind: str
     label: str
     counts: bool
-    # Where places decide: how much text both have in common, and how much each has.
+    # If positions decide: the size of the common text, and of each side.
     shared: float | None
     hit_size: float | None
     label_size: float | None
@@ -33,7 +33,7 @@ class Label:
 
 @dataclass(frozen=True)
 class Rule:
-    """A string that an answer must hold, or must not (`forbidden`)."""
+    """A string that an answer must or must not (`forbidden`) contain."""
 
     rule: str
     text: str
@@ -51,9 +51,9 @@ class Hit:
     is_expected_chunk: bool
     is_expected_doc: bool
     is_support: bool
-    # Where it came from, as the stored row says.
+    # Its origin, as stored in the row.
     path: str | None
-    # Its place: the source spans, from the row, the tables or the citation.
+    # Its position: the source spans, from the row, the tables or the citation.
     spans: Sequence[Mapping[str, Any]]
     text: str | None
     labels: Sequence[Label]
@@ -61,7 +61,7 @@ class Hit:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a judge said about the answer; no score: `why` says why it is unscored."""
+    """A judge's verdict on the answer. Without a score, `why` gives the reason."""
 
     rubric: str
     model: str
@@ -102,7 +102,7 @@ class QueryDetail:
 
 
 def _judgements(scoring: Scoring, query_id: str) -> list[Judgement]:
-    """What judges said about the answer."""
+    """The judges' verdicts on the answer."""
     if not scoring.rubrics:
         return []
     session = scoring.session
@@ -178,17 +178,17 @@ def query_detail(scoring: Scoring, query_id: str, result_json: str | None) -> Qu
 
 
 def no_row(scoring: Scoring, query_id: str) -> UsageError:
-    """What to say about a query that the only run in the session has no row for."""
+    """The error for a query that has no row in the only run of the session."""
     (run,) = scoring.runs
     if scoring.golden.get(query_id) is not None:
-        return UsageError(f"run {run.run_id} has no row for query {query_id!r}, though the golden file has it")
+        return UsageError(f"run {run.run_id} has no row for query {query_id!r}, although it is in the golden file")
     known = [row[0] for row in scoring.session.rows("SELECT query_id FROM results ORDER BY query_id")]
     hint = did_you_mean(query_id, known) or f"; see 'kbeval show {run.run_id} --worst 20'"
     return UsageError(f"run {run.run_id} has no query {query_id!r}{hint}")
 
 
 def _columns_for_a_query(scoring: Scoring) -> list[Name]:
-    """The numbers that are defined for one query, in the order of the JSON; counts of queries do not."""
+    """The numbers that are defined for one query, in the order of the JSON; counts of queries are not."""
     order = {name: place for place, name in enumerate(CONTRACT)}
     metrics = [metric for metric in scoring.metrics if metric.aggregation != "count"]
     metrics.sort(key=lambda metric: (order.get(metric.name, len(order)), metric.name))
@@ -196,7 +196,7 @@ def _columns_for_a_query(scoring: Scoring) -> list[Name]:
 
 
 def _labels(scoring: Scoring, query_id: str) -> dict[int, list[Label]]:
-    """The labels that hits count by, by the place of the hit in its list."""
+    """The labels that hits match, by the position of the hit in its list."""
     found: dict[int, list[Label]] = {}
     for position, *label in scoring.session.rows(
         "SELECT position, kind, label, counts, shared, hit_size, label_size FROM hit_labels"
@@ -208,7 +208,7 @@ def _labels(scoring: Scoring, query_id: str) -> dict[int, list[Label]]:
 
 
 def _rules(scoring: Scoring, query_id: str) -> list[Rule]:
-    """The rules that the answer was held against; none where there is no answer."""
+    """The rules that the answer was checked against; none if there is no answer."""
     found = scoring.session.rows(
         "SELECT c.must_contain, c.needle, c.is_kept FROM rule_checks AS c"
         " JOIN results AS r ON r.result_no = c.result_no"
@@ -219,7 +219,7 @@ def _rules(scoring: Scoring, query_id: str) -> list[Rule]:
 
 
 def _stored_hit(stored: Mapping[str, Any], position: int) -> Mapping[str, Any]:
-    """A hit as the row holds it."""
+    """A hit as stored in the row."""
     hits = stored.get("hits_top_k")
     hit = hits[position - 1] if isinstance(hits, list) and position <= len(hits) else None
     return hit if isinstance(hit, dict) else {}
@@ -230,7 +230,7 @@ def _first_text(*values: object) -> str | None:
 
 
 class _KnownChunks:
-    """What the table `chunks` says about the hits of a query."""
+    """The rows of the table `chunks` for the hits of a query."""
 
     def __init__(self, scoring: Scoring, chunk_ids: Sequence[str]) -> None:
         (run,) = scoring.runs
@@ -240,7 +240,7 @@ class _KnownChunks:
             self._chunks.setdefault(chunk_id, {})[version] = (text, spans)
 
     def _of(self, hit: Mapping[str, Any]) -> tuple[str | None, str | None]:
-        """The text and the spans of a hit's chunk: that of its own version, or the only one."""
+        """The text and the spans of a hit's chunk: of its own version, or of the only one."""
         versions = self._chunks.get(str(hit.get("chunk_id")), {})
         version = _first_text(hit.get("chunker_version"), self._version)
         if version is None and len(versions) == 1:
@@ -250,9 +250,9 @@ class _KnownChunks:
     def hit(
         self, scored: Sequence[Any], stored: Mapping[str, Any], matched: str | None, labels: Sequence[Label]
     ) -> Hit:
-        """A hit as it was scored, with what the row and the table say about it.
+        """A hit as it was scored, with details from the row and the table.
 
-        `matched`: the spans that it was matched by, where places decide.
+        `matched`: the spans that it was matched by, if positions decide.
         """
         text, spans = self._of(stored)
         said = (matched, stored.get("source_spans"), spans, stored.get("citation"))
@@ -263,7 +263,7 @@ class _KnownChunks:
 
 
 def _spans(said: object) -> list[Mapping[str, Any]]:
-    """Source spans, of a list or of one, as JSON or as its text."""
+    """Source spans from a list or a single object, as JSON or as JSON text."""
     if isinstance(said, str):
         try:
             said = parse(said)
@@ -291,13 +291,13 @@ class WorstQuery:
 
 
 def worst_queries(scoring: Scoring, metric_name: str, count: int) -> tuple[Name, list[WorstQuery]]:
-    """The queries that did worst on a metric, worst first; ties by id."""
+    """The worst queries by a metric, worst first; ties are ordered by id."""
     names = Names(scoring.catalogue)
     metric, column = names.metric(metric_name), _column_for(names, metric_name)
     if column not in scoring.columns:
         (run,) = scoring.runs
-        why = once_meant(column.metric) or f"; 'kbeval show {run.run_id}' lists what does"
-        msg = f"{column} applies to no query of run {run.run_id}{why}"
+        why = once_meant(column.metric) or f"; 'kbeval show {run.run_id}' lists those that do"
+        msg = f"{column} does not apply to any query of run {run.run_id}{why}"
         raise UsageError(msg)
     refuse_neither(metric, "no query is worst")
     scoring.build_scores()
@@ -322,7 +322,7 @@ def worst_queries(scoring: Scoring, metric_name: str, count: int) -> tuple[Name,
 
 
 def _column_for(names: Names, text: str) -> Name:
-    """What a query has of a number: of a median or a sum, the value that goes into it."""
+    """The column of a number per query: for a median or a sum, the value that goes into it."""
     metric = names.metric(text)
     found = names.numbers(text)
     return metric.columns[0] if found[0].part is not None else names.number(text)

@@ -1,6 +1,6 @@
-"""The pool: for each query everything that runs returned, with the same text once, whatever the chunker.
+"""The pool: everything that runs returned for each query, each text once, whatever the chunker.
 
-The SQL is in `sql/pool`. What is decided here is only which of several items stands for a text: a chain of windows that
+The SQL is in `sql/pool`. This module only decides which of several items represents a text. A chain of windows that
 each overlap the next is not one text, so items join the one that most runs returned, not each other.
 """
 
@@ -23,7 +23,7 @@ _MORE = ("query_id", "chunk_id", "chunker_version", "doc_id", "path", "spans_tex
 
 @dataclass(frozen=True)
 class MoreItem:
-    """A text that no run has to have returned: it was decided on earlier, or a live system returned it now."""
+    """A text that need not come from a run: it was labelled earlier, or a live system returned it now."""
 
     query_id: str
     chunk_id: str | None
@@ -31,13 +31,13 @@ class MoreItem:
     doc_id: str | None
     path: str | None
     spans_text: str | None
-    # Null: nothing was decided on it.
+    # None: no decision was made on it.
     text_hash: str | None
 
 
 @dataclass(frozen=True)
 class Item:
-    """What a run returned for a query, or what was decided on: one of the texts that may be a candidate."""
+    """A text that a run returned for a query, or that was decided on: a possible candidate."""
 
     item_no: int
     query_id: str
@@ -56,19 +56,19 @@ class Item:
 
 @dataclass(frozen=True)
 class QueryPool:
-    """What the order of work is decided by, for one query."""
+    """What determines the place of one query in the order of work."""
 
     query_id: str
     candidates: int
-    # Of those that no label names and that were not decided on: how many runs returned the most common one.
+    # Among candidates with neither label nor decision: how many runs returned the most common one.
     most_runs: int
     open: int
-    # How far the runs differ: 0 if all return the same.
+    # How much the runs differ: 0 if all return the same.
     disagreement: float
 
 
 def decided_items(decisions: Iterable[Decision]) -> list[MoreItem]:
-    """What was decided on, so that it is found again whatever its chunk is called now."""
+    """The texts that were decided on, so that they are found again even if their chunk ids changed."""
     return [
         MoreItem(
             one.query_id,
@@ -76,7 +76,7 @@ def decided_items(decisions: Iterable[Decision]) -> list[MoreItem]:
             one.about.chunker_version,
             one.about.doc_id,
             one.about.path,
-            # The place of a passage is not that of the text that was read.
+            # The position of a passage is not that of the text that was read.
             one.about.spans_json if one.about.passage is None else None,
             one.item,
         )
@@ -88,11 +88,11 @@ def decided_items(decisions: Iterable[Decision]) -> list[MoreItem]:
 def build_pool(
     session: Session, runs: Sequence[Run], more: Iterable[MoreItem] = (), depth: int = DEFAULT_DEPTH
 ) -> None:
-    """Make the relations of the pool in a session that is fed with these runs and has golden entries."""
+    """Build the relations of the pool in a session that holds these runs and the golden entries."""
     rows = [tuple(getattr(item, name) for name in _MORE) for item in more]
 
     def load_runs(session: Session) -> None:
-        """Each run with a bit of its own: sets of runs are then joined quickly, and counted exactly."""
+        """Give each run its own bit, so that sets of runs are joined quickly and counted exactly."""
         session.execute(
             "CREATE TABLE pool_runs AS SELECT run_id, set_bit(bitstring('0', $3), place, 1) AS run_bit"
             " FROM (SELECT UNNEST($1::VARCHAR[]) AS run_id, UNNEST($2::INTEGER[]) AS place)",
@@ -123,7 +123,7 @@ def _execute(session: Session, sql: str, value: int) -> None:
 
 
 def _load_hits(session: Session) -> None:
-    """Rows are read again for the places of hits only where no table knows them."""
+    """Rows are read again for the positions of hits only if no table has them."""
     session.need("unplaced_pool")
     source = "placed_pool_hits" if session.rows("SELECT * FROM unplaced_pool") else "known_pool_hits"
     session.need(source)
@@ -131,7 +131,7 @@ def _load_hits(session: Session) -> None:
 
 
 def _load_groups(session: Session) -> None:
-    """Which item stands for which: in the order of item numbers, the most common first."""
+    """Determine which item represents which, in the order of item numbers, most common first."""
     session.need("pool_items", "pool_pairs")
     pairs = session.rows("SELECT item_no, other_no FROM pool_pairs ORDER BY item_no, other_no")
     leaders = leaders_of(pairs)
@@ -146,7 +146,7 @@ def _load_groups(session: Session) -> None:
 
 
 def leaders_of(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Whom each item joins, of those that join another. `pairs` are ordered, and the smaller number is first."""
+    """The leader of each item that joins another. `pairs` are sorted, with the smaller number first."""
     led: dict[int, int] = {}
     for first, second in pairs:
         if first not in led:
@@ -155,7 +155,7 @@ def leaders_of(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
 
 
 class Pool:
-    """The pool of all queries, apart from the session that made it."""
+    """The pool of all queries, independent of the session that built it."""
 
     def __init__(self, session: Session) -> None:
         self.queries = {
@@ -173,7 +173,7 @@ class Pool:
         )
 
     def items(self, query_id: str) -> list[Item]:
-        """All items of a query, with the one that stands for each."""
+        """All items of a query, each with its representative."""
         import polars as pl
 
         return [Item(*row) for row in self._items.filter(pl.col("query_id") == query_id).rows()]

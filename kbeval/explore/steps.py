@@ -1,4 +1,4 @@
-"""The relations that a number of one query rests on, in the order in which they are made, with that query's rows."""
+"""The relations that a number of one query depends on, in build order, with the rows of that query."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 # The columns that identify the query of a row: the same in all rows of a step.
 KEYS = ("result_no", "run_id", "query_id")
-# A relation with more columns than this is shown with those alone that matter.
+# A relation with more columns than this is shown with the relevant ones only.
 MOST_COLUMNS = 9
-# Rows that are read of a step; a step that has more says how many.
+# Maximum number of rows read per step; if there are more, their number is shown.
 MOST_ROWS = 100
 ROW, ENTRY, OPTIONS = "stored row", "golden entry", "settings"
-# What sources provide is the stored row itself, the golden entry, or a table that has a relation of its own.
+# Sources provide the stored row itself, the golden entry, or a table that has its own relation.
 _HANDED_IN = {"golden_entries": ENTRY, "settings": OPTIONS}
 _ROWS_AGAIN = re.compile(r"stored_(results|places|anchors)")
 
@@ -35,7 +35,7 @@ class Step:
 
     name: str
     layer: str
-    # None: it is not made by SQL.
+    # None: it is not built by SQL.
     file: str | None
     what: str
     columns: tuple[str, ...]
@@ -55,7 +55,7 @@ class Step:
 
 
 class Steps:
-    """Looks at what a session has built, for one query of its only run."""
+    """Reads the relations that a session has built, for one query of its only run."""
 
     def __init__(self, scoring: Scoring, result_no: int, query_id: str) -> None:
         self._scoring = scoring
@@ -66,7 +66,7 @@ class Steps:
         self._reads: dict[str, set[str]] = {}
         self._known: dict[str, list[str]] = {}
         self._counts: dict[str, int] = {}
-        # Do citations matter? Then every chunk of a document that is cited does.
+        # Do citations matter? Then every chunk of a cited document does.
         self._cites = False
 
     def values_of(self, name: str) -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ class Steps:
     # --- which of them matter -------------------------------------------------------------------
 
     def _want(self, name: str, wanted: Columns, *, is_empty: bool) -> None:
-        """Note that these columns of a relation matter, and what they are made from."""
+        """Mark these columns of a relation as relevant, and the columns that they depend on."""
         before = self._wanted.get(name, frozenset())
         if name in self._wanted and (before is None or (wanted is not None and wanted <= before)):
             return
@@ -110,13 +110,13 @@ class Steps:
                 self._want(source, use.columns, is_empty=not self._count(source))
 
     def _matters(self, name: str, use: Use, *, is_empty: bool) -> bool:
-        """Has it something to say? `is_empty`: that it has no rows would say why what reads it has none, or no more."""
+        """Is the step relevant? `is_empty`: its lack of rows would explain why its readers have none, or no more."""
         if name not in self._session.built or self._session.variant_of(name) is None:
             return False
         if self._count(name):
-            # Of a wide one that only connects others nothing would be shown.
+            # A wide relation that only connects others would show nothing.
             return len(self._columns(name)) <= MOST_COLUMNS or use.columns is None or not use.columns <= set(KEYS)
-        # A variant that reads nothing is for what does not occur here.
+        # A variant that reads nothing is for cases that do not occur here.
         return is_empty and bool(self._relation(name).reads)
 
     def _uses(self, name: str, wanted: Columns) -> dict[str, Use]:
@@ -127,7 +127,7 @@ class Steps:
         return uses(node, wanted, self._known_columns, self._has_value)
 
     def _has_value(self, name: str, column: str, text: str) -> bool:
-        """Has a row of this query this text in a column?"""
+        """Does a row of this query have this text in a column?"""
         if name not in self._session.built or column not in self._columns(name):
             return True
         where, parameters = self._of_query(name)
@@ -137,7 +137,7 @@ class Steps:
         return bool(count)
 
     def _in_order(self) -> list[str]:
-        """Every step after those that it is made from; of several that could follow, the one of the lowest layer."""
+        """Sort steps so that each follows its inputs; among several, the one of the lowest layer comes first."""
         left = set(self._wanted)
         found: list[str] = []
         while left:
@@ -156,7 +156,7 @@ class Steps:
             entry = self._scoring.golden.get(self._keys["query_id"])
             if entry is None:
                 return None
-            what = "the query as the golden file has it"
+            what = "the query as written in the golden file"
             return _fields(ENTRY, "labels", what, {key: value for key, value in entry.items() if value is not None})
         columns = self._shown_columns(name)
         if not columns:
@@ -167,17 +167,17 @@ class Steps:
             f"SELECT {names} FROM {name} WHERE {where} {self._order(name)} LIMIT {MOST_ROWS}", parameters
         )
         if name == OPTIONS:
-            return Step(name, "labels", None, "how to score, as the options say", columns, tuple(rows), len(rows))
+            return Step(name, "labels", None, "the scoring options", columns, tuple(rows), len(rows))
         variant = self._session.variant_of(name) or name
         what = _what(name, variant)
         if self._session.is_kept(name):
-            what += " Read from files that hold these rows already."
+            what += " Read from cached files that already contain these rows."
         return Step(
             name, _layer(name), f"sql/{_layer(name)}/{variant}.sql", what, columns, tuple(rows), self._count(name)
         )
 
     def _stored_row(self, text: str | None) -> Step:
-        what = "the row as it is stored in eval_query_results"
+        what = "the row as stored in eval_query_results"
         if text is None:
             return Step(ROW, "stored", None, what, (), (), 0)
         try:
@@ -191,14 +191,14 @@ class Steps:
         is_wide = len(columns) > MOST_COLUMNS and _layer(name) != "matching"
         if (is_wide or _layer(name) == "stored" or name == OPTIONS) and wanted is not None:
             columns = [column for column in columns if column in wanted or column in ("position", "rank")]
-        # What is the same in all rows is not repeated in each.
+        # Values that are equal in all rows are not repeated.
         return tuple(column for column in columns if column not in KEYS)
 
     def _relation(self, name: str) -> Relation:
         return relations()[self._session.variant_of(name) or name]
 
     def _known_columns(self, name: str) -> Sequence[str] | None:
-        """What sources provide can be read only once; not even its columns can be asked for."""
+        """Data from sources can be read only once; not even its columns can be queried."""
         return self._columns(name) if self._session.variant_of(name) or name == OPTIONS else None
 
     def _columns(self, name: str) -> list[str]:
@@ -207,7 +207,7 @@ class Steps:
         return self._known[name]
 
     def _count(self, name: str) -> int:
-        """How many rows of a relation are of this query."""
+        """The number of rows of a relation that belong to this query."""
         if name not in self._counts:
             where, parameters = self._of_query(name)
             ((count,),) = self._session.rows(f"SELECT COUNT(*) FROM {name} WHERE {where}", parameters)
@@ -256,7 +256,7 @@ class Steps:
     # --- the chunks and documents in play -------------------------------------------------------
 
     def _listed(self, *questions: tuple[str, str, str]) -> list[str]:
-        """The values of a column that rows of this query have: relation, column, key."""
+        """The values of a column in the rows of this query: relation, column, key."""
         found: set[str] = set()
         for relation, column, key in questions:
             if relation in self._session.built:
@@ -285,7 +285,7 @@ class Steps:
 
 
 def _is_outer(name: str, use: Use) -> bool:
-    """Is it joined to a grain, which has a row for the query whatever is joined to it?"""
+    """Is it outer-joined to a grain, which always has a row for the query?"""
     return use.is_joined and _layer(name) == "grains"
 
 
@@ -300,7 +300,7 @@ def _layer(name: str) -> str:
 
 
 def _what(name: str, variant: str) -> str:
-    """The first sentence that a relation's file says about it; of a variant, also when it is chosen."""
+    """The first sentence of the header of a relation's file; for a variant, also when it is used."""
     text = _first_sentence(read_head(name, "", relations()[name].sql).description)
     if variant == name:
         return text
@@ -313,6 +313,6 @@ def _first_sentence(text: str) -> str:
 
 
 def _fields(name: str, layer: str, what: str, fields: Mapping[str, Any]) -> Step:
-    """A step that is one object: one row per field."""
+    """A step that is a single object: one row per field."""
     rows = tuple((str(key), value) for key, value in fields.items())
     return Step(name, layer, None, what, ("field", "value"), rows, len(rows))

@@ -1,4 +1,4 @@
-"""What can be asked about: the relations of `sql/`, as the heads of their files describe them."""
+"""The relations that can be queried: those of `sql/`, as described by the headers of their files."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from kbeval.explore.views import ABOUT, SHOWN
 from kbeval.metrics.catalogue import GRAINS
 from kbeval.scoring.run_tables import MADE_FROM
 
-# Former names can still be asked about, and are not listed.
+# Former names can still be queried, but are not listed.
 FORMER = "former"
-# In the order in which someone who looks around wants to see them.
+# The order in which a new user wants to see them.
 FOLDERS = ("views", "totals", "grains", "stored", "labels", "places", "matching", "systems", "compare", FORMER)
-# Composed from the metrics, so they are not relations like the others.
+# Generated from the metrics, so they have no file of their own.
 _SCORES = ("scores", "query_scores")
-# Made for one pair of runs; `compare(a, b)` is there for any.
+# Built for one pair of runs; `compare(a, b)` works for any pair.
 _OF_A_PAIR = ("pairs", "moved_places", "compared", "tested_queries")
-# They hold only rows that were just read from JSON; rows in the cache never pass through them.
+# They contain only rows just parsed from JSON; cached rows never pass through them.
 _IN_PASSING = ("parsed", "parsed_hits", "stated_hits", "stated_spans")
 
 
 @dataclass(frozen=True)
 class Table:
-    """What can be asked about: a relation, and what the head of its file says."""
+    """A relation that can be queried, with the description from the header of its file."""
 
     name: str
     # The folder of its file in `sql/`.
@@ -37,11 +37,11 @@ class Table:
     is_shown: bool = False
 
 
-# A function and not a relation, listed among them for people who look around.
+# A function, not a relation; listed so that users find it.
 COMPARE = Table(
     "compare(a, b)",
     "views",
-    "what became of each query between two runs, as `kbeval compare` reports it.",
+    "how each query changed between two runs, as reported by `kbeval compare`.",
     "",
     is_shown=True,
 )
@@ -49,7 +49,7 @@ COMPARE = Table(
 
 @functools.cache
 def tables() -> dict[str, Table]:
-    """Everything that can be asked about, by name."""
+    """All relations that can be queried, by name."""
     found = {}
     for layer in FOLDERS:
         for path in sorted((sql_folder() / layer).glob("*.sql")):
@@ -94,7 +94,7 @@ def read_head(name: str, layer: str, text: str) -> Table:
 
 @functools.cache
 def read_by(name: str) -> frozenset[str]:
-    """Everything that a relation is made from, however many steps away."""
+    """All relations that a relation depends on, directly or indirectly."""
     found: set[str] = set()
     waiting = [name]
     while waiting:
@@ -105,7 +105,7 @@ def read_by(name: str) -> frozenset[str]:
 
 
 def reads_of(name: str) -> frozenset[str]:
-    """What a relation is made from."""
+    """The relations that a relation reads directly."""
     if name in _SCORES:
         return frozenset(GRAINS)
     if name in MADE_FROM:

@@ -1,4 +1,4 @@
-"""Hits that no label names and no person decided on: that is where numbers say less than they seem to."""
+"""Hits with neither a label nor a decision. If there are many, the numbers are less reliable than they seem."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from kbeval.scoring.scorer import Scoring
     from kbeval.storage.labels import Decision
 
-# How many of the latest runs are looked at.
+# How many of the latest runs are checked.
 _RECENT = 10
 UNJUDGED = f"recent runs with hits in the top {DEFAULT_DEPTH} that are not judged"
-ABOUT_UNJUDGED = "numbers count them as wrong, and some may be right: 'kbeval label --since-run RUN' shows them"
+ABOUT_UNJUDGED = "they count as wrong although some may be correct; 'kbeval label --since-run RUN' shows them"
 
 
 def unjudged_hits(scoring: Scoring, decisions: Sequence[Decision]) -> list[str]:
-    """One line per run, the latest first; only where people label: elsewhere nothing is judged as wrong."""
+    """One line per run, latest first. Only if people label: otherwise no hit counts as judged."""
     if not decisions:
         return []
     recent = scoring.runs[-_RECENT:]

@@ -1,4 +1,4 @@
-"""Questions that people ask of many runs: what there is next to the files of `sql/views/`, and what to try."""
+"""Views over many runs: those that are not files of `sql/views/`, and example queries."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import re
 
 from kbeval.engine.relations import read_sql, relations
 
-# What there is in addition to the files of sql/views/: name, what it answers, and its columns.
+# The views in addition to the files of sql/views/: name, description, and columns.
 ABOUT = {
     "aggregates": (
         "the stored numbers of every run, one row per number",
         "run_id, slice (null: the whole run), metric, k, value (null: scored on no query), scored, not_applicable",
     ),
     "configurations": (
-        "every key of every run's configuration; what looks secret is hidden",
+        "every key of every run's configuration; values that look secret are hidden",
         "run_id, field, value, value_no (the same for equal values of a field), part (chunker, embedding, … or null)",
     ),
     "run_details": (
-        "what a run's configuration and stored numbers say about themselves",
+        "settings recorded in each run's configuration and stored numbers",
         "run_id, place (1: the oldest run), is_dated (false: put first), k (hits asked), definitions, labels, matching",
     ),
     "step_pairs": (
-        "every run with the run before it in its suite, one row per query of either",
-        "as in pairs: run_a is the run before, run_b the run",
+        "every run and the previous run of its suite, one row per query of either",
+        "as in pairs: run_a is the previous run, run_b the run",
     ),
 }
-# Those of them that people ask about.
+# The ones that SHOW TABLES lists.
 SHOWN = ("aggregates", "configurations")
 _EXAMPLE = re.compile(r"^-- example: (.+)$", re.MULTILINE)
 
 
 def examples() -> dict[str, list[str]]:
-    """What to try on each view and on `compare`, as their files say."""
+    """Example queries for each view and for `compare`, from the headers of their files."""
     texts = {name: relation.sql for name, relation in relations().items()}
     texts["compare"] = read_sql("compare/compare_macro.sql")
     return {name: found for name, text in sorted(texts.items()) if (found := _EXAMPLE.findall(text))}

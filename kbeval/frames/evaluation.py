@@ -15,8 +15,8 @@ import polars as pl
 from kbeval.compare.stats import NO_DIFFERENCE, Pairs, Significance, Verdict, assess, verdict
 from kbeval.errors import UsageError
 from kbeval.frames.kernel import Kernel, exact_mean, parse_measure
-from kbeval.frames.ranking import QUERY, judge
-from kbeval.frames.reading import is_many, read_qrels, read_run
+from kbeval.frames.ranking import BY_SCORE, QUERY, Judged, judge
+from kbeval.frames.reading import ids_as_text, is_many, read_qrels, read_run
 from kbeval.metrics.catalogue import Metric
 from kbeval.metrics.names import Name
 from kbeval.util.numbers import rounded
@@ -27,9 +27,9 @@ DEFAULT_METRICS = ("nDCG@10", "RR@10", "P@5", "R@10")
 
 @dataclass(frozen=True, eq=False)
 class Evaluation(Mapping[str, float | None]):
-    """The metrics of one run, by the names that were asked for: `result["nDCG@10"]`."""
+    """The metrics of one run, by the requested names: `result["nDCG@10"]`."""
 
-    # As they were asked for, and what they mean.
+    # The requested names, and their meanings.
     measures: Mapping[str, Name]
     # One row per query: query_id, and a column for each measure by its long name.
     table: pl.DataFrame = field(repr=False)
@@ -38,6 +38,8 @@ class Evaluation(Mapping[str, float | None]):
     only_in_run: int = 0
     only_in_qrels: int = 0
     name: str = "run"
+    # What makes the numbers untrustworthy, such as ids that are nearly equal.
+    warnings: Sequence[str] = ()
 
     @cached_property
     def _means(self) -> dict[str, float | None]:
@@ -52,7 +54,7 @@ class Evaluation(Mapping[str, float | None]):
             for other, name in self.measures.items():
                 if name == wanted:
                     return self._means[other]
-        msg = f"{asked!r} was not asked for{did_you_mean(str(asked), self.measures)}"
+        msg = f"{asked!r} was not requested{did_you_mean(str(asked), self.measures)}"
         raise KeyError(msg)
 
     def __iter__(self) -> Iterator[str]:
@@ -67,7 +69,7 @@ class Evaluation(Mapping[str, float | None]):
         return self.table.height
 
     def per_query(self) -> pl.DataFrame:
-        """One row per query and metric: query_id, metric (as it was asked for), value."""
+        """One row per query and metric: query_id, metric (as requested), value."""
         parts = [
             self.table.select(QUERY, pl.lit(asked).alias("metric"), pl.col(name.long).alias("value"))
             for asked, name in self.measures.items()
@@ -92,8 +94,8 @@ class Evaluation(Mapping[str, float | None]):
         return Comparison(self, other, significance, verdict(significance, next(iter(pairs))))
 
     def notes(self) -> list[str]:
-        """What was left out."""
-        found = []
+        """What makes the numbers untrustworthy, and what was left out."""
+        found = list(self.warnings)
         if self.only_in_qrels:
             what = counted(self.only_in_qrels, "query", "queries")
             found.append(f"{what} of the qrels without a ranking left out (complete=True counts them as 0)")
@@ -110,7 +112,7 @@ class Evaluation(Mapping[str, float | None]):
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two runs: what changed, and whether that is more than chance."""
+    """Two runs: what changed, and whether it is significant."""
 
     a: Evaluation
     b: Evaluation
@@ -167,7 +169,7 @@ class Evaluations(Mapping[str, Evaluation]):
         return found
 
     def per_query(self) -> pl.DataFrame:
-        """As of one run, with the column `run` first."""
+        """As for one run, with the column `run` first."""
         parts = [one.per_query().select(pl.lit(name).alias("run"), pl.all()) for name, one in self.runs.items()]
         return pl.concat(parts)
 
@@ -179,7 +181,7 @@ class Evaluations(Mapping[str, Evaluation]):
         )
 
     def notes(self) -> list[str]:
-        """What was left out, run by run."""
+        """What was left out, per run."""
         said = f"baseline: {self.baseline}; p_holm is corrected over all runs and metrics"
         return [said, *(f"{name}: {note}" for name, one in self.runs.items() for note in one.notes())]
 
@@ -198,47 +200,55 @@ def evaluate(  # noqa: PLR0913  (what to evaluate, and how)
     level: float | None = None,
     complete: bool = False,
     baseline: str | None = None,
+    order: str = BY_SCORE,
 ) -> Any:  # noqa: ANN401  (Evaluation, or Evaluations for several runs)
-    """Compute metrics of a run, or of several by name, with the rules of trec_eval.
+    """Compute metrics of a run, or of several named runs, by the rules of trec_eval.
 
     `run`: a table with the columns query_id, doc_id and score (Polars, pandas, Arrow, or anything with the Arrow C
     stream protocol), `{query: {document: score}}`, or the path of a TREC run file. `{name: run}` evaluates several.
-    `qrels`: the same with a grade in place of the score. `metrics`: `nDCG@10`, `AP@100`, `RR@10`, `P@5`, `R@20`,
+    `qrels`: the same, with a grade instead of the score. `metrics`: `nDCG@10`, `AP@100`, `RR@10`, `P@5`, `R@20`,
     `Success@5`, `Rprec`, `Bpref`, `RBP(p=0.8)`, `Judged@10`; without `@k` the whole ranking counts.
 
     `level`: the least grade that counts as relevant for all metrics but nDCG; by default any grade above 0. `complete`:
     queries of the qrels that the run does not have count as 0; by default they are left out. `baseline`: the run that
-    the others are compared with; by default the first.
+    the others are compared with; by default the first. `order`: what decides a ranking: "score", as in trec_eval (then
+    the document id, both descending), or "rank", the column of ranks of a table or a TREC file.
 
     Returns an `Evaluation`, or for several runs `Evaluations`.
     """
     asked: list[Any] = [metrics] if isinstance(metrics, str) else list(metrics)
     if not asked:
-        msg = "no metric given; name at least one, for example nDCG@10"
+        msg = "no metric given; specify at least one, for example nDCG@10"
         raise UsageError(msg)
     if wrong := [text for text in asked if not isinstance(text, str)]:
-        msg = f"a metric is {wrong[0]!r:.60}; name it as text, for example nDCG@10"
+        msg = f"a metric is {wrong[0]!r:.60}; it must be text, for example nDCG@10"
         raise UsageError(msg)
     is_number = isinstance(level, int | float) and not isinstance(level, bool)
     if level is not None and not (is_number and 0 < level < math.inf):
         msg = f"level is {level!r:.60}; it must be a grade above 0"
+        raise UsageError(msg)
+    if not isinstance(complete, bool):
+        msg = f"complete is {complete!r:.60}; it must be True or False"
         raise UsageError(msg)
     kernel = Kernel([parse_measure(text) for text in asked])
     measures = {text: parse_measure(text) for text in asked}
     labels = read_qrels(qrels)
     if not is_many(run):
         if baseline is not None:
-            msg = "baseline is for several runs: evaluate({name: run, …}, …)"
+            msg = "baseline requires several runs: evaluate({name: run, …}, …)"
             raise UsageError(msg)
-        return _evaluated(run, labels, measures, kernel, level, "run", complete=complete)
-    names = [str(name) for name in run]
+        return _evaluated(run, labels, measures, kernel, level, "run", complete=complete, order=order)
+    names = ids_as_text(run, "the name of a run")
+    if len(set(names)) < len(names):
+        msg = f"two runs have the same name: {cut(', '.join(names), 60)}; names are text, so rename one"
+        raise UsageError(msg)
     first = names[0] if baseline is None else baseline
     if first not in names:
         msg = f"there is no run {cut(str(first), 60)!r} to compare with{did_you_mean(str(first), names)}"
         raise UsageError(msg)
     found = {
-        str(name): _evaluated(one, labels, measures, kernel, level, str(name), complete=complete)
-        for name, one in run.items()
+        name: _evaluated(one, labels, measures, kernel, level, name, complete=complete, order=order)
+        for name, one in zip(names, run.values(), strict=True)
     }
     return Evaluations(found, first)
 
@@ -252,9 +262,10 @@ def _evaluated(  # noqa: PLR0913, PLR0917  (what to evaluate, and how)
     name: str,
     *,
     complete: bool,
+    order: str,
 ) -> Evaluation:
     what = "the run" if name == "run" else f"run {cut(name, 60)!r}"
-    table = read_run(run, what)
+    table = read_run(run, what, order)
     judged = judge(table.frame, qrels, level=level, empty=table.empty, complete=complete, sources=(what, "the qrels"))
     values = kernel.values(judged)
     n_judged = qrels[QUERY].n_unique()
@@ -266,11 +277,18 @@ def _evaluated(  # noqa: PLR0913, PLR0917  (what to evaluate, and how)
         only_in_run=judged.n_in_run - both,
         only_in_qrels=0 if complete else n_judged - both,
         name=name,
+        warnings=_warnings(judged, what),
     )
 
 
+def _warnings(judged: Judged, what: str) -> list[str]:
+    if judged.n_common or not judged.n_in_run:
+        return list(judged.doubts)
+    return [f"no query of {what} has judgements in the qrels; do the two belong together?", *judged.doubts]
+
+
 def _pairs(a: Evaluation, b: Evaluation) -> dict[str, Pairs]:
-    """The values of both, query by query, of the metrics that both have; NaN where one has none."""
+    """The values of both per query, for the metrics that both have; NaN where one has none."""
     columns = {asked: name for asked, name in a.measures.items() if name in b.measures.values()}
     joined = a.table.join(b.table, on=QUERY, how="full", coalesce=True, suffix=" b").sort(QUERY)
     found = {}

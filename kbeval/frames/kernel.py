@@ -15,7 +15,7 @@ from kbeval.metrics.catalogue import NEITHER, Metric, shipped_metrics
 from kbeval.metrics.names import CLASSICS, Name
 from kbeval.util.text import cut, did_you_mean
 
-# No ranking is longer: what `:k` is where the whole ranking counts.
+# The value of `:k` if the whole ranking counts: no ranking is longer.
 _NO_CUTOFF = 2**31 - 1
 _GRAINS = {
     "per_query": ("frames/per_query.sql",),
@@ -34,7 +34,9 @@ def parse_measure(text: str) -> Name:
     if found is None:
         known = [*CLASSICS.values(), *CLASSICS]
         hint = did_you_mean(text.partition("@")[0], known)
-        msg = f"there is no metric {cut(text, 60)!r} for rankings{hint or '; there is ' + ', '.join(CLASSICS.values())}"
+        msg = (
+            f"there is no metric {cut(text, 60)!r} for rankings{hint or '; available: ' + ', '.join(CLASSICS.values())}"
+        )
         raise UsageError(msg)
     if found.k is None and found.metric in ("precision_at_k_chunk", "hit_at_k"):
         msg = f"{cut(text, 60)!r} needs a cutoff, for example {found.classic}@5"
@@ -43,7 +45,7 @@ def parse_measure(text: str) -> Name:
 
 
 class Kernel:
-    """Computes some metrics, for as many runs as there are."""
+    """Computes some metrics, for any number of runs."""
 
     def __init__(self, measures: Sequence[Name]) -> None:
         self._measures = list(measures)
@@ -90,12 +92,15 @@ def _expression(metric: Metric, name: Name) -> str:
     value = f"CAST((\n{sql}\n) AS DOUBLE)"
     if metric.better == NEITHER:
         return value
+    # Grades count whatever the least relevant one is, so there may be gain where nothing is relevant.
+    if metric.name == "ndcg_at_k":
+        return f"COALESCE({value}, 0)"
     # A query that a metric does not apply to, because nothing is relevant, counts as 0, as in trec_eval.
     return f"CASE WHEN MAX(CASE WHEN {metric.where} THEN 1 ELSE 0 END) = 1 THEN {value} ELSE 0 END"
 
 
 def exact_mean(values: pl.Series) -> float | None:
-    """The mean of the values that there are, whatever their order: summed as stored numbers are."""
+    """The mean of the existing values, independent of their order: summed like stored numbers."""
     there = values.drop_nulls()
     if there.is_empty():
         return None

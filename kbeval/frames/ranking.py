@@ -1,14 +1,15 @@
-"""Ranks of judged documents, by the rules of trec_eval, and what came before each: the relation `label_finds`.
+"""Ranks of judged documents, by the rules of trec_eval, and what precedes each: the relation `label_finds`.
 
 A ranking is ordered by score in single precision, highest first, then by document id in the order of its bytes, last
-first. Only judged documents need a rank, so a ranking is never sorted by its ids: scores are sorted as whole numbers, a
-judged document finds its place among them, and ids are compared only where scores are equal. All queries go through
-together, as arrays; `sql/matching/label_finds.sql` says what the columns mean, and a test compares the two.
+first; or, if the run has a column `rank` in place of scores, by that. Only judged documents need a rank, so a ranking
+is never sorted by its ids: scores are sorted as whole numbers, a judged document finds its place among them, and ids
+are compared only where scores are equal. All queries go through together, as arrays; `sql/matching/label_finds.sql`
+says what the columns mean, and a test compares the two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -18,9 +19,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from kbeval.errors import UsageError
+from kbeval.frames.doubts import document_doubts, query_doubts
 from kbeval.util.text import cut
 
-QUERY, DOC, SCORE, GRADE = "query_id", "doc_id", "score", "grade"
+QUERY, DOC, SCORE, GRADE, RANK = "query_id", "doc_id", "score", "grade", "rank"
+# What decides a ranking: scores, as trec_eval has it, or the ranks that are given.
+BY_SCORE, BY_RANK = "score", "rank"
+ORDERS = (BY_SCORE, BY_RANK)
 Ints = NDArray[np.int64]
 # Spreads the numbers of queries over all bits of a hash.
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
@@ -29,7 +34,7 @@ _MARKS = 1 << 24
 
 @dataclass(frozen=True)
 class Judged:
-    """What metrics are computed from: the queries that are evaluated, and the labels of each with their ranks."""
+    """The input of metrics: the evaluated queries, and the labels of each with their ranks."""
 
     # query_id by result_no.
     query_ids: pl.Series
@@ -40,6 +45,8 @@ class Judged:
     # How many queries the run has, and how many of those have judgements.
     n_in_run: int
     n_common: int
+    # What makes the numbers untrustworthy: ids that are nearly, but not quite, equal.
+    doubts: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -48,7 +55,7 @@ class _Coded:
 
     codes: Ints
     names: pl.Series
-    # The rows of each query follow each other, so the numbers rise.
+    # The rows of each query are adjacent, so the numbers are ascending.
     is_sorted: bool
 
 
@@ -61,15 +68,15 @@ def judge(  # noqa: PLR0913  (what to judge, and how)
     complete: bool = False,
     sources: tuple[str, str] = ("the run", "the qrels"),
 ) -> Judged:
-    """Find the rank of every judged document.
+    """Find the rank of every judged document. A run with a column `rank` has its ranks already.
 
-    `level`: the least grade that counts as relevant; None: any above 0. `empty`: queries of the run without documents.
+    `level`: the lowest grade that counts as relevant; None: any above 0. `empty`: queries of the run without documents.
     `complete`: also evaluate the queries of the qrels that the run does not have. A negative grade means "not judged".
-    `sources`: what messages call the two.
+    `sources`: the names of the two in messages.
     """
     hits, labels = _coded(run[QUERY]), _coded(qrels[QUERY])
     hit_hash, label_hash = (frame[DOC].hash().to_numpy() for frame in (run, qrels))
-    # Both release Python's lock for most of their time.
+    # Both release the GIL most of the time.
     with ThreadPoolExecutor(1) as beside:
         checks = [
             beside.submit(_refuse_repeats, frame, coded, hashes, what)
@@ -78,7 +85,7 @@ def judge(  # noqa: PLR0913  (what to judge, and how)
                 (qrels, labels, label_hash, sources[1]),
             )
         ]
-        found = _judge(run, qrels, hits, labels, hit_hash, label_hash, level, empty, complete=complete)
+        found = _judge(run, qrels, hits, labels, hit_hash, label_hash, level, empty, complete=complete, sources=sources)
         for check in checks:
             check.result()
     return found
@@ -95,6 +102,7 @@ def _judge(  # noqa: PLR0913, PLR0917  (both sides, and how)
     empty: Collection[str],
     *,
     complete: bool,
+    sources: tuple[str, str],
 ) -> Judged:
     n_hits = np.bincount(hits.codes, minlength=len(hits.names))
     # The queries in the order of their ids, and the numbers that each has on both sides.
@@ -116,19 +124,30 @@ def _judge(  # noqa: PLR0913, PLR0917  (both sides, and how)
     result, grade = result_of_label[labels.codes[kept]], grades[kept]
     rank = np.zeros(len(kept), dtype=np.int64)
     hit_results = result_of_hit[hits.codes]
-    row, place = _same_documents(run[DOC], hit_results, hit_hash, qrels[DOC].gather(kept), result, label_hash[kept])
-    rank[place] = _ranks(run, hit_results, row)
+    judged = qrels[DOC].gather(kept)
+    row, place = _same_documents(run[DOC], hit_results, hit_hash, judged, result, label_hash[kept])
+    rank[place] = run[RANK].to_numpy()[row] if RANK in run.columns else _ranks(run, hit_results, row)
     is_relevant = grade > 0 if level is None else grade >= level
     counted = np.bincount(result[is_relevant], minlength=len(chosen))
     queries = pl.DataFrame(
         {"result_no": numbers, "n_hits": chosen["n_hits"].fill_null(0).cast(pl.Int64), "n_relevant": counted}
     )
     finds = _label_finds(len(chosen), result, grade, is_relevant, rank)
-    return Judged(chosen[QUERY], queries, finds, len(hits.names) + len(empty), n_common)
+    doubts = [] if n_common == len(hits.names) else query_doubts(hits.names, labels.names, sources)
+    doubts += document_doubts(
+        docs=run[DOC],
+        results=hit_results,
+        found_rows=row,
+        judged=judged,
+        judged_results=result,
+        ranks=rank,
+        sources=sources,
+    )
+    return Judged(chosen[QUERY], queries, finds, len(hits.names) + len(empty), n_common, doubts)
 
 
 def _coded(queries: pl.Series) -> _Coded:
-    """A number for each row's query. Mostly the rows of a query follow each other."""
+    """A number for each row's query. Usually the rows of a query are adjacent."""
     runs = queries.rle().struct.unnest()
     names, lengths = runs["value"], runs["len"].to_numpy()
     if names.n_unique() == len(names):
@@ -140,7 +159,7 @@ def _coded(queries: pl.Series) -> _Coded:
 
 
 def _mapping(codes: pl.Series, numbers: Ints, size: int) -> Ints:
-    """The result of each code; -1 where there is none."""
+    """The result of each code; -1 if there is none."""
     found = np.full(size, -1, dtype=np.int64)
     known = codes.is_not_null().to_numpy()
     found[codes.drop_nulls().to_numpy()] = numbers[known]
@@ -148,7 +167,7 @@ def _mapping(codes: pl.Series, numbers: Ints, size: int) -> Ints:
 
 
 def _refuse_repeats(frame: pl.DataFrame, coded: _Coded, hashes: NDArray[np.uint64], what: str) -> None:
-    """Refuse a document that one query has more than once, as trec_eval does."""
+    """Reject duplicate documents of a query, as trec_eval does."""
     codes = pl.Series(coded.codes)
     counts = (
         pl.DataFrame({"code": codes.set_sorted() if coded.is_sorted else codes, "hash": hashes})
@@ -156,16 +175,32 @@ def _refuse_repeats(frame: pl.DataFrame, coded: _Coded, hashes: NDArray[np.uint6
         .agg(pl.len() - pl.col("hash").n_unique())
         .select(pl.col("len").max())
     )
-    # Different documents may have one hash, so the documents themselves decide.
+    # Different documents may have the same hash, so the documents themselves are compared.
     if counts.item():
         refuse_repeats(frame, what)
 
 
 def refuse_repeats(frame: pl.DataFrame, what: str) -> None:
-    """Refuse a document that one query has more than once; `frame` has the columns query_id and doc_id."""
+    """Reject duplicate documents of a query; `frame` has the columns query_id and doc_id."""
     found = frame.group_by(QUERY, DOC).len().filter(pl.col("len") > 1).sort(QUERY, DOC).head(1)
     for query, doc, count in found.iter_rows():
-        msg = f"{what} has document {cut(doc, 60)!r} {count} times for query {cut(query, 60)!r}; keep one"
+        msg = f"{what} contains document {cut(doc, 60)!r} {count} times for query {cut(query, 60)!r}; keep one"
+        raise UsageError(msg)
+
+
+def numbered_from_one(run: pl.DataFrame, what: str) -> pl.DataFrame:
+    """A run whose ranks count from 1: if any is 0, each is one higher. Refuses ranks that one query has twice."""
+    _refuse_equal_ranks(run, what)
+    return run.with_columns(pl.col(RANK) + 1) if run.height and run[RANK].min() == 0 else run
+
+
+def _refuse_equal_ranks(run: pl.DataFrame, what: str) -> None:
+    """Refuse a rank that one query has more than once: it does not say which document comes first."""
+    if not run.select(QUERY, RANK).is_duplicated().any():
+        return
+    found = run.group_by(QUERY, RANK).len().filter(pl.col("len") > 1).sort(QUERY, RANK).head(1)
+    for query, rank, count in found.iter_rows():
+        msg = f"{what} has rank {rank} {count} times for query {cut(query, 60)!r}; number its documents, or go by score"
         raise UsageError(msg)
 
 
@@ -177,10 +212,10 @@ def _same_documents(  # noqa: PLR0913, PLR0917  (both sides of a join)
     judged_results: Ints,
     judged_hashes: NDArray[np.uint64],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Which hits are which labels: rows of both. Joined by one number, then compared as text."""
+    """Pairs of rows in which hit and label are the same document: joined by a hash, then compared as text."""
     mine = hashes ^ (results.view(np.uint64) * _SPREAD)
     theirs = judged_hashes ^ (judged_results.view(np.uint64) * _SPREAD)
-    # Most hits are not judged. A table of the last bits of all judged ones finds nearly all of those at once.
+    # Most hits are not judged. A table of the last bits of all judged documents rules out nearly all of them at once.
     is_marked = np.zeros(_MARKS, dtype=np.bool_)
     is_marked[theirs & np.uint64(_MARKS - 1)] = True
     maybe = np.flatnonzero(is_marked[mine & np.uint64(_MARKS - 1)])
@@ -210,15 +245,15 @@ def _is_sorted(keys: Ints) -> bool:
 
 
 def _starts(numbers: Ints) -> Ints:
-    """Where each number begins if there are as many rows of each, in order."""
+    """The start of each number's rows, given the count of each, in order."""
     counts = np.bincount(numbers, minlength=1)
     starts: Ints = np.cumsum(counts) - counts
     return starts
 
 
 def _keys(results: Ints, scores: pl.Series) -> Ints:
-    """One whole number per hit: smaller for queries that come first, and within a query for higher scores."""
-    # Adding 0 makes one zero of the two.
+    """One integer per hit: smaller for earlier queries, and within a query for higher scores."""
+    # Adding 0 turns -0 into 0.
     single: Any = scores.cast(pl.Float32).to_numpy() + np.float32(0)
     bits = single.view(np.int32)
     # Negative numbers are stored as sign and size: the larger the size, the smaller the number.
@@ -244,7 +279,7 @@ def _places_among_equals(docs: pl.Series, keys: Ints, rows: NDArray[Any]) -> Int
 def _label_finds(
     n_results: int, result: Ints, grade: NDArray[np.float64], is_relevant: NDArray[np.bool_], rank: Ints
 ) -> pl.DataFrame:
-    """What came before each label, and its place in the best ranking possible."""
+    """What precedes each label, and its position in the ideal ranking."""
     by_grade = _order((result << 32) - grade.astype(np.int64)) if _are_whole(grade) else np.lexsort((-grade, result))
     ideal_rank = np.empty(len(result), dtype=np.int64)
     ideal_rank[by_grade] = np.arange(1, len(result) + 1) - _starts(result)[result[by_grade]]
@@ -278,7 +313,7 @@ def _label_finds(
 
 
 def _are_whole(grade: NDArray[np.float64]) -> bool:
-    """Are they whole numbers that leave room for the number of a query?"""
+    """Are they integers that leave room for the number of a query?"""
     return bool((grade < 2**31).all() and (grade == np.floor(grade)).all())
 
 
@@ -287,7 +322,7 @@ def _order(keys: Ints) -> NDArray[Any]:
 
 
 def _seen(result: Ints, counts: NDArray[np.bool_]) -> Ints:
-    """How many there are up to each row, of its result."""
+    """The running count up to each row, within its result."""
     total: Ints = np.cumsum(counts)
     starts = _starts(result)[result]
     before = np.where(starts > 0, total[starts - 1], 0) if len(total) else total

@@ -1,4 +1,4 @@
-"""The measures of trec_eval by their names there, and its printed form."""
+"""The measures of trec_eval under its names, and its output format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kbeval.metrics.names import Name
 from kbeval.util.text import cut, did_you_mean, shown
 
 _CUTOFFS = (5, 10, 15, 20, 30, 100, 200, 500, 1000)
-# In the order in which trec_eval prints them: its name, ours, and the cutoffs that are computed if none are named.
+# In the order in which trec_eval prints them: its name, ours, and the default cutoffs.
 _RANKED: dict[str, tuple[str, tuple[int, ...]]] = {
     "map": ("map_at_k", ()),
     "Rprec": ("r_precision", ()),
@@ -38,7 +38,7 @@ NOT_COMPUTED = (
     *("ndcg_rel", "Rndcg", "relative_P", "set_P", "set_relative_P", "set_recall", "set_map", "set_F"),
     "num_nonrel_judged_ret",
 )
-# Sets of measures: those of ours that are in them, and those that are not computed.
+# Sets of measures: the ones that are computed, and those that are not.
 SETS = {"official": (_OFFICIAL, NOT_COMPUTED[:2]), "all_trec": (_ORDER, NOT_COMPUTED)}
 
 
@@ -50,7 +50,7 @@ class Measure(NamedTuple):
 
 
 def parse_measures(texts: Sequence[str]) -> tuple[list[Measure], list[str]]:
-    """The measures that are meant by `-m`, in the order of trec_eval; and those of named sets that are not computed."""
+    """The measures that `-m` selects, in the order of trec_eval; and those of named sets that are not computed."""
     found: dict[str, Measure] = {}
     lacking: list[str] = []
     for text in texts or ("official",):
@@ -82,29 +82,33 @@ def _parsed(text: str) -> Iterator[Measure]:
             msg = (
                 f"{cut(text, 60)!r}: {stem} has no cutoffs"
                 if not usual
-                else f"{cut(text, 60)!r}: a cutoff is 1 or more"
+                else f"{cut(text, 60)!r}: a cutoff must be 1 or more"
             )
             raise UsageError(msg)
         yield from (Measure(f"{stem}_{k}", Name(metric, k)) for k in ks)
         if not usual:
             yield Measure(stem, Name(metric))
     elif stem in NOT_COMPUTED or text.partition(".")[0] in NOT_COMPUTED:
-        msg = f"{stem} is not computed; there is {', '.join(_ORDER)}, and names such as nDCG@10"
+        msg = f"{stem} is not computed; available: {', '.join(_ORDER)}, and names such as nDCG@10"
         raise UsageError(msg)
     else:
         try:
             yield Measure(text.strip(), parse_measure(text))
         except UsageError:
-            hint = did_you_mean(stem, (*_ORDER, *SETS)) or f"; there is {', '.join(_ORDER)}, and names such as nDCG@10"
+            hint = (
+                did_you_mean(stem, (*_ORDER, *SETS)) or f"; available: {', '.join(_ORDER)}, and names such as nDCG@10"
+            )
             msg = f"there is no measure {cut(text, 60)!r}{hint}"
             raise UsageError(msg) from None
 
 
 class TrecResult(NamedTuple):
-    """What is printed for a run: by query, and over all queries."""
+    """The output for a run: per query, and over all queries."""
 
     queries: list[tuple[str, list[tuple[str, str]]]]
     summary: list[tuple[str, str]]
+    # What makes the numbers untrustworthy.
+    doubts: Sequence[str] = ()
 
     def lines(self, *, by_query: bool, summary: bool = True) -> Iterator[str]:
         """In the form of trec_eval: measure, query or `all`, value."""
@@ -127,7 +131,8 @@ def evaluate_trec(  # noqa: PLR0913  (what to evaluate, and how)
     """Compute measures of one run. Raises UsageError if it shares no query with the judgements."""
     judged = judge(run.frame, qrels, level=level, complete=complete, sources=sources)
     if not judged.n_common:
-        msg = f"no query of {sources[0]} has judgements in {sources[1]}; do the two belong together?"
+        why = "".join(f" ({doubt})" for doubt in judged.doubts[:1])
+        msg = f"no query of {sources[0]} has judgements in {sources[1]}; do the two belong together?{why}"
         raise UsageError(msg)
     names = [measure.name for measure in measures if measure.name is not None]
     values = Kernel(names).values(judged) if names else judged.query_ids.to_frame(QUERY)
@@ -144,7 +149,7 @@ def evaluate_trec(  # noqa: PLR0913  (what to evaluate, and how)
             summary.append((measure.printed, str(total)))
     found = []
     if by_query:
-        # A query that the run does not have counts in the means, and has no lines of its own.
+        # A query that the run does not have counts in the means, but is not printed.
         table = values.with_columns(counts.get_columns()[1:]).filter(counts["in_run"])
         for row in table.iter_rows(named=True):
             cells = [
@@ -153,7 +158,7 @@ def evaluate_trec(  # noqa: PLR0913  (what to evaluate, and how)
                 if measure.printed not in ("runid", "num_q")
             ]
             found.append((row[QUERY], cells))
-    return TrecResult(found, summary)
+    return TrecResult(found, summary, judged.doubts)
 
 
 def _shown(value: float | None) -> str:

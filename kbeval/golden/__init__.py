@@ -62,7 +62,7 @@ class Golden:
     warnings: Sequence[str] = ()
     lines: Mapping[str, int] = field(default_factory=dict)
     group_faults: Sequence[str] = ()
-    # Fields that kbeval does not know, by query. They can be sliced by, and change nothing else.
+    # Fields that kbeval does not know, by query. They can be used for slices, and have no other effect.
     own: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @functools.cached_property

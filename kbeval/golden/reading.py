@@ -50,7 +50,7 @@ YAML, JSON, JSONL = "yaml", "json", "jsonl"
 
 
 def format_of(path: Path, text: str) -> str:
-    """How a file is written: by its name, else by its content."""
+    """The format of a file: by its name, otherwise by its content."""
     start = text.lstrip()[:1]
     if path.suffix.lower() in (".yaml", ".yml"):
         return YAML
@@ -62,7 +62,7 @@ def format_of(path: Path, text: str) -> str:
 
 
 def entries_in(path: Path, text: str) -> list[Entry]:
-    """The entries of a text. `path`: for messages, and its name tells the format."""
+    """The entries of a text. `path`: for messages, and to determine the format."""
     written = format_of(path, text)
     try:
         if written == YAML:
@@ -107,7 +107,7 @@ def as_text(path: Path, content: bytes) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """A golden file as it is. Raises GoldenError if there is none."""
+    """The bytes of a golden file. Raises GoldenError if it cannot be read."""
     try:
         if path.is_dir():
             raise GoldenError(str(path), ["it is a directory; a golden file is YAML, JSON or JSONL"])

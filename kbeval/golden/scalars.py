@@ -26,7 +26,7 @@ def text(value: Value) -> str:
         try:
             value.encode("utf-8")
         except UnicodeEncodeError:
-            msg = "contains half a character (an unpaired surrogate)"
+            msg = "contains an unpaired surrogate (half a character)"
             raise WrongError(msg) from None
     return str(value)
 

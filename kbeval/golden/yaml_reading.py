@@ -1,8 +1,8 @@
 """Golden files in YAML, with the line of every entry; about a second for ten thousand entries.
 
 Values are built from the events of the C parser, without recursion and without expanding aliases: events have line
-numbers and tell whether a scalar was quoted, depth is no problem, and a file whose aliases would expand to millions of
-values is refused before they do.
+numbers and tell whether a scalar was quoted, depth is not a problem, and a file whose aliases would expand to millions
+of values is rejected before they are expanded.
 """
 
 from __future__ import annotations

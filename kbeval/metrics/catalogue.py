@@ -30,10 +30,10 @@ GRAINS = {
     "per_judgement": "one row per judgement of an answer",
     PER_ROW_SCORE: "one row per score that came with a row",
     "per_label": "one row per judged chunk, found or not",
-    "per_piece": "one row per piece of text that a label or a hit holds",
+    "per_piece": "one row per piece of text that a label or a hit covers",
 }
 JUDGE = "judge_"
-# Their scores have metric files of their own.
+# The scores of these rubrics have their own metric files.
 SHIPPED_RUBRICS = ("groundedness", "correctness")
 # How the per-query values of a metric become the number of a run, as SQL aggregates. Percentiles have their own file.
 AGGREGATIONS = {
@@ -80,7 +80,7 @@ class Metric:
     across_chunkers: bool = True
     # It applies to the rows of one system only; None: to all.
     system: str | None = None
-    # A field of golden queries without which it applies to no query.
+    # A field of golden queries that it requires.
     labels: str | None = None
     # Golden queries without a row in the run count, as zero.
     missing_counts: bool = False
@@ -196,7 +196,7 @@ def _checked(name: str, summary: str, expression: str, given: Mapping[str, str],
 
 
 def _wrong_name(name: str) -> str | None:
-    """Why a metric must not have this name; None if it may."""
+    """Why a metric must not have this name; None if the name is valid."""
     if not _NAME.fullmatch(name):
         return f"{name!r} is not a metric name; use lower-case letters, digits and _"
     if name in RESERVED:
@@ -214,7 +214,7 @@ def metrics_in_folder(folder: Path, origin: str | None = None, only: Collection[
         if only and path.stem not in only:
             continue
         if not path.is_file():
-            msg = f"{path} is not a file"
+            msg = f"{path} is not a regular file"
             raise MetricError(msg)
         try:
             text = path.read_text(encoding="utf-8")
@@ -223,7 +223,7 @@ def metrics_in_folder(folder: Path, origin: str | None = None, only: Collection[
             raise MetricError(msg) from error
         found.append(parse_metric(text, origin or str(path), path.stem))
     if not found:
-        msg = f"{folder} has no metric files (*.sql)"
+        msg = f"{folder} contains no metric files (*.sql)"
         raise UsageError(msg)
     return found
 
@@ -259,18 +259,18 @@ def shipped_metrics(only: Collection[str] = ()) -> list[Metric]:
 
 
 def rubric_fault(name: str) -> str | None:
-    """Why a rubric must not have this name, which is also that of its metric; None if it may."""
+    """Why a rubric must not have this name, which is also the name of its metric; None if it is valid."""
     if not _NAME.fullmatch(name):
         return f"{name!r} is not the name of a rubric; use lower-case letters, digits and _"
-    return f"{name!r} is taken by the metric {JUDGE}{name}; choose another name" if name in _TAKEN_RUBRICS else None
+    return f"{name!r} is used by the metric {JUDGE}{name}; choose another name" if name in _TAKEN_RUBRICS else None
 
 
 def rubric_metrics(rubrics: Iterable[str]) -> list[Metric]:
-    """The metrics of own rubrics that runs were judged by."""
+    """The metrics of user-defined rubrics that runs were judged by."""
     return [
         Metric(
             name=f"{JUDGE}{rubric}",
-            summary=f"what the judge gave for the own rubric {rubric}.",
+            summary=f"the judge's score for the user-defined rubric {rubric}.",
             expression=relations.compose("rubric_score", rubric=rubric),
             grain="per_judgement",
             where="in_run",

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from kbeval.metrics.names import ABSTENTION, Name, is_k
 
-# The contract: these keys are always written, in this order.
+# The documented keys, which are always written, in this order.
 MAPS = ("hit_at_k", "recall_at_k_doc", "precision_at_k_chunk")
 CONTRACT = (
     "hit_at_k",
@@ -33,7 +33,7 @@ KMap = dict[int, float | None]
 
 @dataclass
 class AggregateMetrics:
-    """One run's numbers. A metric without a value is None; `extra` contains metrics that are not in the contract."""
+    """One run's numbers. A metric without a value is None; `extra` contains all other metrics."""
 
     hit_at_k: KMap = field(default_factory=dict)
     mrr: float | None = None
@@ -46,7 +46,7 @@ class AggregateMetrics:
     total_queries: int | None = None
     failed_queries: int | None = None
     extra: dict[str, Any] = field(default_factory=dict)
-    # What was answered and what was refused, with and without the evidence; empty without such labels.
+    # How many queries were answered and refused, with and without the evidence; empty without such labels.
     abstention: dict[str, Any] = field(default_factory=dict)
     ledger: dict[str, Any] = field(default_factory=dict)
     provenance: dict[str, Any] = field(default_factory=dict)
@@ -54,7 +54,7 @@ class AggregateMetrics:
     exact: dict[str, Fraction] = field(default_factory=dict, compare=False, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The JSON object: first the keys of the contract in order, then the rest by name."""
+        """The JSON object: first the documented keys in order, then the rest by name."""
         found: dict[str, Any] = {name: _written(getattr(self, name)) for name in CONTRACT}
         found.update((name, _written(self.extra[name])) for name in sorted(self.extra))
         found.update((name, getattr(self, name)) for name in _SECTIONS if getattr(self, name))

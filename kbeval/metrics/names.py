@@ -43,8 +43,8 @@ SHORT_NAMES = {
 # Also the names in `kbeval grounded`; accepted everywhere, but not printed elsewhere.
 ALIASES = {**SHORT_NAMES, "under_refusal": "under_refusal_rate", "over_refusal": "over_refusal_rate"}
 _SHORT_OF = {long: short for short, long in SHORT_NAMES.items()}
-# Metrics as papers and other tools write them: `nDCG@10`, `RBP(p=0.8)`. They are accepted wherever no metric has the
-# name itself. `@k` follows where the metric has a k; without it, in `evaluate`, the whole ranking counts.
+# Metrics as papers and other tools write them: `nDCG@10`, `RBP(p=0.8)`. They are accepted unless a metric has that name
+# itself. `@k` follows if the metric has a k; without it, in `evaluate`, the whole ranking counts.
 CLASSICS = {
     "ndcg_at_k": "nDCG",
     "map_at_k": "AP",
@@ -57,6 +57,11 @@ CLASSICS = {
     "r_precision": "Rprec",
     "bpref": "Bpref",
     "rbp": "RBP(p=0.8)",
+}
+# Names that are easily taken for each other: what to say about the one where the other is explained.
+LOOK_ALIKES = {
+    "recall_at_k_doc": "R@k and chunk_recall@k, which count chunks (recall_at_k_chunk)",
+    "recall_at_k_chunk": "recall@k, which counts documents (recall_at_k_doc)",
 }
 _CLASSIC_HEADS = {
     **{written.partition("(")[0].lower(): metric for metric, written in CLASSICS.items()},

@@ -1,8 +1,8 @@
-"""Scores that came with the rows: other tools' numbers, or those of a judge of your own. Each is a metric of its run.
+"""Scores that came with the rows: other tools' numbers, or those of the user's own judge. Each is a metric of its run.
 
-A row holds them under `scores`, by name: `{"scores": {"ragas.faithfulness": 0.8}}`. The configuration of its run lists
-the names, and in which direction each improves, under `kbeval.scores`: so a scoring knows without reading a row whether
-there are any.
+A row contains them under `scores`, by name: `{"scores": {"ragas.faithfulness": 0.8}}`. The configuration of its run
+lists the names, and the direction in which each improves, under `kbeval.scores`, so that scoring knows without reading
+a row whether there are any.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from kbeval.metrics.names import ALIASES
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,40}\.[a-z_][a-z0-9_]{0,80}")
 _PART = re.compile(r"[^a-z0-9]+")
-# What the names of scores begin with where they are not those of a known tool.
+# The prefix of the names of scores that do not come from a known tool.
 OWN = "own"
-# Scores of which less is better, by the tool that gives them.
+# Scores for which lower is better, by tool.
 _LOWER = {
     "ragas": ("noise_sensitivity",),
     "deepeval": ("hallucination", "bias", "toxicity"),
@@ -29,12 +29,12 @@ _LOWER = {
 
 
 def score_fault(name: str) -> str | None:
-    """Why a score must not have this name; None if it may."""
+    """Why a score must not have this name; None if the name is valid."""
     if not _NAME.fullmatch(name):
-        return f"{name!r:.80} is not the name of a score; write TOOL.NAME in lower-case letters, digits and _"
+        return f"{name!r:.80} is not a valid name for a score; use TOOL.NAME in lower-case letters, digits and _"
     head = name.partition(".")[0]
     is_taken = head in RESERVED or head in ALIASES or (relations.sql_folder() / "metrics" / f"{head}.sql").is_file()
-    return f"{name!r:.80}: {head!r} has a meaning already; choose another word before the dot" if is_taken else None
+    return f"{name!r:.80}: {head!r} is reserved; choose another word before the dot" if is_taken else None
 
 
 def score_name(tool: str, given: str) -> str:
@@ -44,7 +44,7 @@ def score_name(tool: str, given: str) -> str:
 
 
 def score_names(tool: str, given: Iterable[str]) -> dict[str, str]:
-    """The names of a tool's scores as metrics, by the names that the tool gives them; each is another one."""
+    """The names of a tool's scores as metrics, by the tool's own names; all are distinct."""
     found: dict[str, str] = {}
     taken: set[str] = set()
     for name in sorted(set(given)):
@@ -58,7 +58,7 @@ def score_names(tool: str, given: Iterable[str]) -> dict[str, str]:
 
 
 def direction_of(name: str) -> str:
-    """In which direction a tool's score improves; a score of an unknown tool decides nothing."""
+    """The direction in which a tool's score improves; a score of an unknown tool decides nothing."""
     tool, _, part = name.partition(".")
     if tool not in _LOWER:
         return NEITHER
@@ -66,7 +66,7 @@ def direction_of(name: str) -> str:
 
 
 def listed_scores(config: Mapping[str, Any]) -> dict[str, str]:
-    """The scores that the configuration of a run lists, each with its direction; what is not such a list has none."""
+    """The scores that the configuration of a run lists, each with its direction; an invalid list counts as empty."""
     about = config.get("kbeval")
     listed = about.get("scores") if isinstance(about, dict) else None
     if not isinstance(listed, dict):
@@ -83,7 +83,7 @@ def row_score_metrics(configs: Iterable[Mapping[str, Any]]) -> list[Metric]:
     found: dict[str, str] = {}
     for config in configs:
         for name, better in listed_scores(config).items():
-            # Where runs disagree, the score decides nothing.
+            # If runs disagree, the score decides nothing.
             found[name] = better if found.get(name, better) == better else NEITHER
     return [
         Metric(
@@ -99,5 +99,5 @@ def row_score_metrics(configs: Iterable[Mapping[str, Any]]) -> list[Metric]:
 
 
 def file_of(metric: Metric) -> str:
-    """The file of a shipped metric; those of scores that came with the rows are all made from one."""
+    """The file of a shipped metric; scores that came with the rows share one file."""
     return f"sql/metrics/{metric.name}.sql" if metric.grain != PER_ROW_SCORE else "sql/totals/row_score.sql"

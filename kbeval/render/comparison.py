@@ -205,7 +205,7 @@ def signed(value: Number) -> str | None:
 
 
 def interval_text(one: Significance) -> str | None:
-    """The interval of a difference; None where there is none."""
+    """The interval of a difference; None if there is none."""
     if one.low is None or one.high is None:
         return None
     return f"{_ROUGHLY if one.is_rough else ''}{one.low:+.4f} to {one.high:+.4f}"

@@ -1,4 +1,4 @@
-"""Where a hit or a label is, in words: `lines 3–9`, `docs/a.md > Prices`; and by which label a hit counts."""
+"""Where a hit or a label is, in words: `lines 3–9`, `docs/a.md > Prices`; and the label that a hit matches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def span_text(span: Mapping[str, Any]) -> str:
 
 
 def label_text(item: object) -> str:
-    """A label as the golden file has it."""
+    """A label as written in the golden file."""
     if isinstance(item, str):
         return item
     if isinstance(item, dict) and "rel_path" in item:
@@ -50,7 +50,7 @@ def label_text(item: object) -> str:
 
 
 def counts_as(label: Label, golden: Mapping[str, Any]) -> str:
-    """The label that a hit counts by, or why it does not, with how much text they share."""
+    """The label that a hit matches, or nearly matches, with the share of text in common."""
     name = label.label if label.kind in ("span", "support") else f"{label.kind} {label.label}"
     if label.kind == "support":
         # As in the golden file: supports are numbered from 0.

@@ -9,8 +9,8 @@ from kbeval.metrics.names import Name, short_name
 from kbeval.render.table import Cell, Column
 from kbeval.scoring.provenance import matched_by
 
-# The most important numbers: how much was scored, then the headline metrics of the system that a run is of. None: a
-# knowledge base's own runs.
+# The most important numbers: how much was scored, then the headline metrics of the system that a run comes from. None:
+# a knowledge base's own runs.
 COUNTS = ("total_queries", "failed_queries")
 HEADLINES = {
     None: (
@@ -18,7 +18,7 @@ HEADLINES = {
         "hit_at_k.5",
         "hit_at_k.10",
         "mrr",
-        # Only where labels have grades.
+        # Only if labels have grades.
         "ndcg_at_k.10",
         "recall_at_k_doc.5",
         "precision_at_k_chunk.5",
@@ -42,7 +42,7 @@ HEADLINES = {
         "citation_recall_at_k.5",
     ),
 }
-# Where there is space for only two.
+# If there is space for only two.
 FIRST_HEADLINES = {
     None: ("hit_at_k.5", "mrr"),
     "anchors": ("support_recall_any_at_k.5", "support_mrr"),
@@ -62,7 +62,7 @@ def score_table(
 ) -> tuple[list[Column], list[list[Cell]]]:
     """One row per run (and slice).
 
-    `own`: numbers of the user's metrics and k values, also shown in tables. `systems`: those that the runs are of.
+    `own`: numbers of the user's metrics and k values, also shown in tables. `systems`: those that the runs come from.
     """
     every = list(dict.fromkeys(name for _, _, aggregate in scored for name in aggregate.numbers()))
     names = sorted(every, key=lambda name: name not in COUNTS)

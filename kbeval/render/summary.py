@@ -1,4 +1,4 @@
-"""The summary of a run, as Markdown: the answer first, then the numbers, then how they were made."""
+"""The summary of a run, as Markdown: the verdict first, then the numbers, then how they were computed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MATCHED = {"id": "by chunk id", "span": "by document and span"}
 
 
 def summary_md(found: RunSummary) -> str:
-    """What was tried, the results with their ledger, what changed since the previous run, and the configuration."""
+    """The settings, the results with their ledger, what changed since the previous run, and the configuration."""
     parts = [
         f"# {markdown(found.run.run_id)}",
         *([markdown(found.description)] if found.description else []),
@@ -58,7 +58,7 @@ def _results(found: RunSummary) -> list[str]:
 
 
 def _ledger(aggregate: AggregateMetrics) -> list[str]:
-    """What the numbers rest on."""
+    """What the numbers are based on."""
     matched = _MATCHED.get(matched_by(aggregate.provenance) or "")
     counts = [
         f"{count:,} {name.replace('_', ' ')}" for name, count in aggregate.ledger.items() if isinstance(count, int)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from kbeval.explore.explorer import open_explorer
@@ -14,8 +14,11 @@ from kbeval.golden import Golden
 from kbeval.render.history import changed, direction_note, history_table
 from kbeval.report.charts import Spot, time_line, value_axis
 from kbeval.report.page import minus, number, write_page
+from kbeval.report.parts import setting, warning_lines
 from kbeval.report.texts import Texts, name
 from kbeval.scoring.options import ScoreOptions
+from kbeval.storage.run_config import Difference
+from kbeval.storage.source import stored_runs
 from kbeval.util.text import counted
 
 # Lists of queries are cut here, and the page says how to get the rest.
@@ -45,6 +48,9 @@ def history_page(
     """The page, and the history that it shows. Without a golden file there are no lists of queries."""
     options = options or HistoryPageOptions()
     found = metric_history(*metrics, db=db, options=options.history)
+    runs = stored_runs(db) if options.redact else []
+    if options.redact:
+        found = _without_texts(found)
     texts = Texts(redact=options.redact)
     flaky: list[list[str]] | None = None
     never: list[list[str]] | None = None
@@ -54,17 +60,17 @@ def history_page(
             flaky = _rows(explorer.query(_FLAKY).rows(), texts, 2)
             never = _rows(explorer.query(_NEVER).rows(), texts, 1)
             warnings = explorer.take_warnings()
-    runs = sum(len(series.points) for series in found.series)
+    total = sum(len(series.points) for series in found.series)
     what = ", ".join(metric.short for metric in found.metrics)
     columns, rows = history_table(found)
     direction = direction_note(found)
     content = {
-        "title": f"{what} over {counted(runs, 'run')}",
-        "runs_total": runs,
+        "title": f"{what} over {counted(total, 'run')}",
+        "runs_total": total,
         "sentences": [_sentence(found, metric) for metric in found.metrics],
-        "warnings": [name(text, 1_000) for text in (*found.notes, *warnings)],
+        "warnings": warning_lines((*found.notes, *warnings), runs, redact=options.redact),
         "direction": direction,
-        "panels": [_panel(found, metric) for metric in found.metrics] if runs else [],
+        "panels": [_panel(found, metric) for metric in found.metrics] if total else [],
         "series": [name(found.label(series), 60) for series in found.series],
         "changes": _changes(found),
         "columns": [(column.title, column.right) for column in columns],
@@ -78,6 +84,24 @@ def history_page(
         "redact": options.redact,
     }
     return write_page("history.html.j2", content), found
+
+
+def _without_texts(history: History) -> History:
+    """The same history, with names and numbers alone among the settings that changed."""
+    series = []
+    for one in history.series:
+        points = [
+            replace(
+                point,
+                config=[
+                    Difference(change.key, *(setting(change.key, value, redact=True) for value in (change.a, change.b)))
+                    for change in point.config
+                ],
+            )
+            for point in one.points
+        ]
+        series.append(replace(one, points=points))
+    return replace(history, series=series)
 
 
 def _rows(found: Sequence[Sequence[Any]], texts: Texts, question: int) -> list[list[str]]:

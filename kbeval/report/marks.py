@@ -29,7 +29,7 @@ def marked_ranges(text: str, shared: Sequence[Shared]) -> Ranges:
     """Where in the text the shared parts are, in order; parts that touch are one."""
     found: list[tuple[int, int]] = []
     for one in sorted(set(shared), key=lambda part: (part.start, part.end)):
-        ends = _ends(text, one)
+        ends = ends_in(text, one)
         if ends is None or ends[0] >= ends[1]:
             continue
         if found and ends[0] <= found[-1][1]:
@@ -39,7 +39,8 @@ def marked_ranges(text: str, shared: Sequence[Shared]) -> Ranges:
     return found
 
 
-def _ends(text: str, one: Shared) -> tuple[int, int] | None:
+def ends_in(text: str, one: Shared) -> tuple[int, int] | None:
+    """Where a shared part begins and ends in the text of the hit; None where positions do not tell."""
     size, start, end = one.high - one.low, one.start - one.low, one.end - one.low
     if one.axis == "char" and size == len(text):
         return start, end

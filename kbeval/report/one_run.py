@@ -19,13 +19,13 @@ from kbeval.metrics.catalogue import HIGHER, NEITHER
 from kbeval.metrics.model import AggregateMetrics
 from kbeval.metrics.names import short_name
 from kbeval.render.scores import FIRST_HEADLINES, HEADLINES
-from kbeval.report.evidence import Evidence, View
+from kbeval.report.answers import View
+from kbeval.report.evidence import Evidence
 from kbeval.report.page import number, write_page
-from kbeval.report.parts import about_run, config_rows, ledger_rows, provenance_rows
+from kbeval.report.parts import about_run, config_rows, ledger_rows, provenance_rows, warning_lines
 from kbeval.report.texts import name as named
 from kbeval.scoring.aggregate import aggregate_runs
 from kbeval.scoring.options import ScoreOptions
-from kbeval.scoring.provenance import matched_by
 from kbeval.scoring.scorer import StoredScoring, open_scoring
 from kbeval.storage.source import with_or_without_copy
 from kbeval.util.garbage import no_garbage_collection
@@ -36,7 +36,15 @@ _FIELDS = ("category", "difficulty", "lang", "tags")
 _MOST_SLICES = 12
 _DEEPEST = 10
 _LATENCIES = 12
-_MATCHED = {"id": "by chunk id", "span": "by document and span"}
+# Times from here on are shown in whole milliseconds, and beyond the second as powers of ten.
+_WHOLE_MS, _LONGEST_MS = 100, 1e9
+_MATCHED = {
+    "exact": "by chunk id",
+    "span": "by document and span",
+    "doc": "by document",
+    "support": "by path, headings and words",
+}
+_TIMES = {"p50": "median", "p95": "95 % within", "total": "together"}
 _KINDS = ("failed", "miss", "hit", "cannot be matched", "nothing expected")
 
 
@@ -80,36 +88,39 @@ def _page(scoring: StoredScoring, *, redact: bool, skip_bad_rows: bool) -> str:
     ]
     wanted = {*HEADLINES.get(system, HEADLINES[None]), headline}
     evidence = Evidence(scoring, [run], redact=redact)
-    queries = _queries(scoring, evidence)
+    queries = _queries(scoring)
+    views = [view for _, view in queries]
     content = {
         "title": named(run.run_id, 80),
         "run": about_run(run),
         "headline": next((one for one in numbers if one["long"] == headline), None),
         "lead": _lead(numbers, wanted, headline),
         "queries_total": counted(len(queries), "query", "queries"),
-        "counts": [(kind, sum(1 for view in queries if view["kind"] == kind)) for kind in _KINDS],
-        "matched": _MATCHED.get(matched_by(aggregate.provenance) or ""),
-        "warnings": [named(text, 1_000) for text in (*scored.warnings, *scored.bad_row_warning())],
+        "counts": [(kind, sum(1 for view in views if view["kind"] == kind)) for kind in _KINDS],
+        "matched": _matched(views),
+        "warnings": warning_lines((*scored.warnings, *scored.bad_row_warning()), [run], redact=redact),
         "first": [one for one in numbers if one["long"] in wanted],
         "others": [one for one in numbers if one["long"] not in wanted],
         "abstention": aggregate.abstention,
         "slices": values.slices(headline) if headline is not None else [],
         "slice_metric": None if headline is None else short_name(headline),
-        "ranks": _ranks(queries),
-        "latency": _latency([view["sides"][0]["ms"] for view in queries]),
+        "ranks": _ranks(views),
+        "latency": _latency(
+            [ms for (ms,) in scoring.session.rows("SELECT elapsed_ms FROM per_query WHERE in_run ORDER BY ALL")]
+        ),
         "latency_numbers": [
-            (short_name(name), number(value))
-            for name, value in aggregate.numbers().items()
-            if name.startswith("latency_ms.") and value is not None
+            f"{word} {_ms(float(value))} ms"
+            for part, word in _TIMES.items()
+            if isinstance(value := aggregate.value(f"latency_ms.{part}"), int | float)
         ],
-        "kinds": [kind for kind in _KINDS if any(view["kind"] == kind for view in queries)],
-        "findings": [_finding(one) for one in check_workspace(scoring)],
-        "config": config_rows(run),
+        "kinds": [kind for kind in _KINDS if any(view["kind"] == kind for view in views)],
+        "findings": [_finding(one, redact=redact) for one in check_workspace(scoring)],
+        "config": config_rows(run, redact=redact),
         "ledger": ledger_rows([aggregate]),
         "provenance": provenance_rows([aggregate]),
         "redact": redact,
     }
-    return write_page("one_run.html.j2", content, queries, evidence.texts)
+    return write_page("one_run.html.j2", content, evidence.batches(queries), evidence.texts)
 
 
 # --- numbers ---------------------------------------------------------------------------------------
@@ -214,8 +225,8 @@ def _lead(numbers: Sequence[Mapping[str, Any]], wanted: set[str | None], headlin
 # --- queries ---------------------------------------------------------------------------------------
 
 
-def _queries(scoring: StoredScoring, evidence: Evidence) -> list[View]:
-    """Every query of the run, the worst first."""
+def _queries(scoring: StoredScoring) -> list[tuple[str, View]]:
+    """Every query of the run and what is said about it, the worst first."""
     scoring.session.need("sides")
     views = []
     for query_id, matching, hit_rank, doc_rank, failed, refused, should_refuse, keeps, cites in scoring.session.rows(
@@ -248,7 +259,6 @@ def _queries(scoring: StoredScoring, evidence: Evidence) -> list[View]:
             (
                 (_KINDS.index(kind), -len(causes), -(hit_rank or 0), query_id),
                 {
-                    **evidence.query(query_id),
                     "kind": kind,
                     "flow": "none",
                     "ranks": [hit_rank],
@@ -258,7 +268,16 @@ def _queries(scoring: StoredScoring, evidence: Evidence) -> list[View]:
                 },
             )
         )
-    return [view for _, view in sorted(views, key=lambda one: one[0])]
+    return [(order[-1], view) for order, view in sorted(views, key=lambda one: one[0])]
+
+
+def _matched(views: Sequence[View]) -> str | None:
+    """What decided which hits count, the commonest first."""
+    counts = Counter(view["matching"] for view in views if view["matching"] in _MATCHED)
+    if len(counts) < 2:
+        return next((_MATCHED[way] for way in counts), None)
+    ordered = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    return ", ".join(f"{_MATCHED[way]} ({counted(count, 'query', 'queries')})" for way, count in ordered)
 
 
 def _ranks(queries: Sequence[View]) -> list[tuple[str, int, str]]:
@@ -282,17 +301,26 @@ def _latency(times: Sequence[float | None]) -> list[tuple[str, int, str]]:
     edges[0] = min(edges[0], known[0])
     counts, _ = np.histogram(known, bins=edges)
     return [
-        (f"{edges[place]:,.4g} to {edges[place + 1]:,.4g} ms", int(count), "count")
+        (f"{_ms(edges[place])} to {_ms(edges[place + 1])} ms", int(count), "count")
         for place, count in enumerate(counts)
     ]
 
 
-def _finding(one: Finding) -> Mapping[str, Any]:
+def _ms(value: float) -> str:
+    """A time, with as many digits as it is worth."""
+    if not 0 < value < _LONGEST_MS:
+        return f"{value:.3g}"
+    return f"{value:,.0f}" if value >= _WHOLE_MS else f"{value:.3g}"
+
+
+def _finding(one: Finding, *, redact: bool) -> Mapping[str, Any]:
+    examples = named("; ".join(one.examples), 600) + ("; …" if one.count > len(one.examples) else "")
     return {
         "code": one.code,
         "kind": one.kind,
         "count": one.count,
-        "examples": named("; ".join(one.examples), 600) + ("; …" if one.count > len(one.examples) else ""),
+        # Some of them quote what they are about.
+        "examples": "(examples left out)" if redact else f"for example {examples}",
         "advice": named(one.advice, 600),
         "is_note": one.is_note,
     }

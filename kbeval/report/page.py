@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import json
-import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -16,7 +14,8 @@ from markupsafe import Markup
 
 from kbeval import __version__
 from kbeval.report import charts
-from kbeval.report.evidence import View
+from kbeval.report.answers import View
+from kbeval.report.packing import Packer
 from kbeval.report.texts import Texts, segments
 from kbeval.util.text import shown
 
@@ -25,8 +24,6 @@ from kbeval.util.text import shown
 MOST_LISTED = 500
 MOST_STATIC = 150_000
 FEWEST_STATIC = 40_000
-# What the hits of one chunk have in common, and is held once.
-_CHUNK = ("chunk", "doc", "headings", "where", "source", "text")
 
 _TEMPLATES = files("kbeval.report").joinpath("templates")
 
@@ -64,32 +61,43 @@ def minus(text: str) -> str:
 
 
 def write_page(
-    template: str, content: Mapping[str, Any], queries: Sequence[View] = (), texts: Texts | None = None
+    template: str,
+    content: Mapping[str, Any],
+    batches: Iterable[Sequence[View]] = (),
+    texts: Texts | None = None,
 ) -> str:
-    """The page as text. `queries`: the most telling first; `texts`: what they refer to."""
+    """The page as text. `batches`: the queries, the most telling first; `texts`: what they refer to."""
     environment = _environment()
     style, script = (_TEMPLATES.joinpath(name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
-    texts = texts or Texts()
-    detail = environment.get_template("query.html.j2").module
-    shown_in_full = _that_fit(queries, lambda view: str(_call(detail, view, texts)))
-    return environment.get_template(
-        template
-    ).render(
+    detail: Any = environment.get_template("query.html.j2").module
+    packer = Packer()
+    listed: list[View] = []
+    in_full: list[str] = []
+    total = 0
+    for batch in batches:
+        new_texts = texts.take() if texts else []
+        if not total:
+            # The first batch has all its texts itself.
+            listed = list(batch[:MOST_LISTED])
+            in_full = _that_fit(listed, functools.partial(_detail, detail, new_texts))
+        total += len(batch)
+        packer.add(batch, new_texts)
+    return environment.get_template(template).render(
         **content,
         version=__version__,
         # Both are part of this program, and the policy names their hashes.
         style=Markup(style),  # noqa: S704
         script=Markup(script),  # noqa: S704
         policy=_policy(style, script),
-        data=_packed(queries, texts) if queries else None,
-        queries=queries[:MOST_LISTED],
-        in_full=shown_in_full,
-        total=len(queries),
+        data=packer.done(),
+        queries=listed,
+        in_full=in_full,
+        total=total,
     )
 
 
-def _call(module: Any, view: View, texts: Texts) -> Any:  # noqa: ANN401  (jinja2's module has no types)
-    return module.detail(view, texts.texts)
+def _detail(templates: Any, texts: Sequence[str], view: View) -> str:  # noqa: ANN401  (jinja2's module has no types)
+    return str(templates.detail(view, texts))
 
 
 def _policy(style: str, script: str) -> str:
@@ -101,9 +109,8 @@ def _policy(style: str, script: str) -> str:
     )
 
 
-def _that_fit(queries: Sequence[View], written: Callable[[View], str]) -> list[str]:
+def _that_fit(listed: Sequence[View], written: Callable[[View], str]) -> list[str]:
     """The details of the first queries, as many as fit."""
-    listed = queries[:MOST_LISTED]
     left = max(FEWEST_STATIC, MOST_STATIC - sum(200 + len(view["query"]) + len(view["note"]) for view in listed))
     found: list[str] = []
     for view in listed:
@@ -114,33 +121,3 @@ def _that_fit(queries: Sequence[View], written: Callable[[View], str]) -> list[s
             break
         found.append(text)
     return found
-
-
-def _packed(queries: Sequence[View], texts: Texts) -> str:
-    """The data for the script: JSON, compressed, as letters and digits, which no text can break out of.
-
-    The hits of a ranking are columns: which chunk, at which rank (none: 1, 2, 3, …), with which score; and only for
-    those that a label is about, how they count. `report.js` unpacks them.
-    """
-    chunks: dict[tuple[Any, ...], int] = {}
-    labels: dict[str, int] = {}
-
-    def packed(side: View) -> View:
-        hits = side["hits"]
-        ranks = [hit["rank"] for hit in hits]
-        columns = {
-            "chunks": [chunks.setdefault(tuple(hit[name] for name in _CHUNK), len(chunks)) for hit in hits],
-            "scores": [hit["score"] for hit in hits],
-            "ranks": None if ranks == list(range(1, len(hits) + 1)) else ranks,
-            "labelled": [
-                [place, hit["counts"], hit["marks"], [labels.setdefault(one, len(labels)) for one in hit["labels"]]]
-                for place, hit in enumerate(hits)
-                if hit["counts"] or hit["labels"] or hit["marks"]
-            ],
-        }
-        return {**side, "hits": columns}
-
-    views = [{**view, "sides": [packed(side) for side in view["sides"]]} for view in queries]
-    data = {"chunks": list(chunks), "labels": list(labels), "texts": texts.texts, "queries": views}
-    text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()

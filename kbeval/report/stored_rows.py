@@ -11,6 +11,8 @@ from kbeval.storage.runs import Run
 from kbeval.storage.source import StoredSource
 from kbeval.util.strict_json import parse
 
+# Where the anchor-labelled system cuts texts that it stores.
+_CUT = 200
 _MARKER = re.compile(r"\D*(\d{1,4})\D*")
 _BOUNDS = {
     "line": ("start", "end"),
@@ -22,9 +24,11 @@ _BOUNDS = {
 }
 
 
-def stored_rows(source: StoredSource, run: Run) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The rows of a run that can be read, with the ids of their queries."""
-    for query_id, text in source.result_rows(run.run_id):
+def stored_rows(source: StoredSource, run: Run, query_ids: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The rows of a run for these queries that can be read, with the ids of the queries."""
+    if not query_ids:
+        return
+    for query_id, text in source.result_rows(run.run_id, query_ids):
         try:
             row = parse(text)
         except ValueError:
@@ -54,7 +58,8 @@ def headings_of(hit: Mapping[str, Any]) -> str | None:
     found = hit.get("heading_path")
     if isinstance(found, list):
         return " › ".join(str(one) for one in found if isinstance(one, str | int | float)) or None
-    return first_text(found)
+    text = first_text(found)
+    return None if text is None else " › ".join(part.strip().lstrip("#").strip() for part in text.split(" > "))
 
 
 def spans_of(said: object) -> list[Mapping[str, Any]]:
@@ -73,15 +78,22 @@ class KnownChunks:
     def __init__(self, source: StoredSource, chunk_ids: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
         # Texts of rows, by chunk.
         self._seen: dict[str, set[str]] = {}
-        chunk_ids = set(chunk_ids)
-        for hit in (hit for row in rows for hit in hits_of(row)):
+        ids = set(chunk_ids)
+        for row in rows:
+            ids |= self.see(row)
+        self._chunks: dict[str, dict[str, tuple[str | None, str | None]]] = {}
+        for chunk_id, version, text, spans in source.chunk_details(sorted(ids)):
+            self._chunks.setdefault(str(chunk_id), {})[str(version)] = (text, spans)
+
+    def see(self, row: Mapping[str, Any]) -> set[str]:
+        """Remember the texts of a row's hits; returns their chunks."""
+        found = set()
+        for hit in hits_of(row):
             if isinstance(chunk_id := hit.get("chunk_id"), str):
-                chunk_ids.add(chunk_id)
+                found.add(chunk_id)
                 if text := first_text(hit.get("text")):
                     self._seen.setdefault(chunk_id, set()).add(text)
-        self._chunks: dict[str, dict[str, tuple[str | None, str | None]]] = {}
-        for chunk_id, version, text, spans in source.chunk_details(sorted(chunk_ids)):
-            self._chunks.setdefault(str(chunk_id), {})[str(version)] = (text, spans)
+        return found
 
     def of_hit(self, hit: Mapping[str, Any], run: Run) -> tuple[str | None, str | None]:
         """Text and spans of a hit's chunk: that of its own version, or the only one."""
@@ -90,6 +102,14 @@ class KnownChunks:
         if version is None and len(versions) == 1:
             (version,) = versions
         return versions.get(version or "", (None, None))
+
+    def text_of(self, chunk_id: str, version: str) -> str | None:
+        """The text of a chunk of one version in the table."""
+        return self._chunks.get(chunk_id, {}).get(version, (None, None))[0]
+
+    def has_text(self, chunk_id: str) -> bool:
+        """Is any text known for the id?"""
+        return chunk_id in self._seen or any(text is not None for text, _ in self._chunks.get(chunk_id, {}).values())
 
     def text(self, chunk_id: str) -> str | None:
         """The text of a chunk, where the id stands for one text."""
@@ -107,8 +127,28 @@ def hit_text(hit: Mapping[str, Any], known: str | None) -> tuple[str | None, str
         beginning = " ".join(stored.removesuffix("...").removesuffix("…").split())
         if " ".join(known.split()).startswith(beginning):
             return known, ""
-    is_cut = stored is hit.get("snippet") and not hit.get("text") and known is None
-    return stored, "snippet; the whole text is not stored" if is_cut else ""
+    if known is not None:
+        return stored, ""
+    if stored is hit.get("snippet") and not hit.get("text"):
+        return stored, "snippet; the whole text is not stored"
+    # So the anchor-labelled system stores texts that are longer.
+    is_cut = stored.endswith("...") and _CUT <= len(stored) <= _CUT + 3
+    return stored, "cut when it was stored" if is_cut else ""
+
+
+def score_of(score: float | None, hit: Mapping[str, Any]) -> str | None:
+    """The score of a hit; of the anchor-labelled system the final one, with those that it is made from."""
+    if score is not None:
+        return f"{score:.4g}"
+    found = {part: hit.get(f"score_{part}") for part in ("final", "vector", "lexical")}
+    said = {
+        part: f"{value:.4g}"
+        for part, value in found.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+    }
+    final = said.pop("final", None)
+    parts = ", ".join(f"{part} {value}" for part, value in said.items())
+    return f"{final} ({parts})" if final and parts else final or parts or None
 
 
 # --- answers ---------------------------------------------------------------------------------------
@@ -126,13 +166,27 @@ def citations_of(answer: Mapping[str, Any]) -> list[Any]:
     return found if isinstance(found, list) else []
 
 
+def references_of(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The passages that the answer of the anchor-labelled system refers to."""
+    found = row.get("references")
+    return [one if isinstance(one, dict) else {} for one in found] if isinstance(found, list) else []
+
+
+def cited_chunk(citation: object) -> str | None:
+    """The chunk that a citation names."""
+    if not isinstance(citation, dict):
+        return None
+    inner = citation.get("citation")
+    return first_text(citation.get("chunk_id"), inner.get("chunk_id") if isinstance(inner, dict) else None)
+
+
 def cited_rank(citation: object, hits: Sequence[tuple[int, Mapping[str, Any]]]) -> int | None:
     """The rank of the hit that a citation means: by its chunk, else by its place, else by its marker."""
     if not isinstance(citation, dict):
         return None
     inner = citation.get("citation")
     place = inner if isinstance(inner, dict) else {}
-    chunk_id = first_text(citation.get("chunk_id"), place.get("chunk_id"))
+    chunk_id = cited_chunk(citation)
     if chunk_id is not None:
         return next((rank for rank, hit in hits if hit.get("chunk_id") == chunk_id), None)
     path = first_text(place.get("path"), citation.get("path"))

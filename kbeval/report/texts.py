@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import hashlib
+import re
 from collections.abc import Sequence
 from urllib.parse import quote
 
@@ -16,24 +17,38 @@ from kbeval.util.text import readable, shown
 # A chunk is seldom longer, and an answer neither. What is cut says so.
 LONGEST = 3_000
 _LONGEST_LINK = 160
+_LONGEST_NAME = 80
+_ONE_PLACE = (
+    r"(?:lines|bytes|characters|ms|page) (?:-?[\d.]+|None)(?:–(?:-?[\d.]+|None))?(?:, characters [\d.]+–[\d.]+)?"
+)
+_PLACE = re.compile(rf"{_ONE_PLACE}(?:; {_ONE_PLACE})*")
 
 Ranges = Sequence[tuple[int, int]]
 
 
 class Texts:
-    """Texts by number. With `redact`, only their lengths are kept."""
+    """Texts by number. With `redact`, only their lengths are kept.
+
+    Only the texts since the last `take` are held; of those before, a digest tells whether they are there already.
+    """
 
     def __init__(self, *, redact: bool = False) -> None:
         self.redact = redact
-        self.texts: list[str] = []
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[bytes, int] = {}
+        self._new: list[str] = []
 
     def add(self, text: str) -> int:
         """The number of a text."""
-        if text not in self._numbers:
-            self._numbers[text] = len(self.texts)
-            self.texts.append(text)
-        return self._numbers[text]
+        key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if key not in self._numbers:
+            self._numbers[key] = len(self._numbers)
+            self._new.append(text)
+        return self._numbers[key]
+
+    def take(self) -> list[str]:
+        """The texts that were added since the last time, in the order of their numbers."""
+        new, self._new = self._new, []
+        return new
 
     def words(self, text: str, most: int = LONGEST) -> str:
         """A text of the data as it may be shown: questions, answers, reasons."""
@@ -42,6 +57,14 @@ class Texts:
     def line(self, text: str, most: int = 400) -> str:
         """The same on one line."""
         return without(text) if self.redact else cut_text(shown(text), most)
+
+    def place(self, text: str) -> str:
+        """A place in words. What is not made of numbers alone may be a text."""
+        return without(text) if self.redact and not _PLACE.fullmatch(text) else name(text)
+
+    def called(self, text: str) -> str:
+        """What somebody called a model. What has spaces in it may be a text."""
+        return without(text) if self.redact and not is_name(text) else name(text)
 
     def marked(self, text: str, ranges: Ranges) -> tuple[int, list[int]]:
         """The number of a text, and where its marks begin and end, one after the other, as the script counts."""
@@ -59,6 +82,11 @@ class Texts:
 def name(text: str, most: int = 160) -> str:
     """An id, a path or another name of the data: one line, not too long."""
     return cut_text(shown(text), most)
+
+
+def is_name(text: str) -> bool:
+    """Is it one short word, as names of versions and models are?"""
+    return len(text) <= _LONGEST_NAME and not re.search(r"\s", text)
 
 
 def without(text: str) -> str:

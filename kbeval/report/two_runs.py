@@ -16,10 +16,11 @@ from kbeval.metrics.names import Name, short_name
 from kbeval.render import comparison as words
 from kbeval.render.scores import HEADLINES
 from kbeval.render.table import display_text
+from kbeval.report.answers import View
 from kbeval.report.charts import FLOWS, Axis, difference_axis
-from kbeval.report.evidence import Evidence, View
+from kbeval.report.evidence import Evidence
 from kbeval.report.page import write_page
-from kbeval.report.parts import about_run, ledger_rows, provenance_rows, sentence, value_text
+from kbeval.report.parts import about_run, difference_rows, ledger_rows, provenance_rows, sentence, warning_lines
 from kbeval.report.texts import name as named
 from kbeval.scoring.scorer import StoredScoring
 from kbeval.util.garbage import no_garbage_collection
@@ -58,8 +59,9 @@ def _page(scoring: StoredScoring, report: CompareReport, *, redact: bool) -> str
     by_id = {run.run_id: run for run in scoring.runs}
     runs = [by_id[report.run_a], by_id[report.run_b]]
     evidence = Evidence(scoring, runs, redact=redact)
-    queries = [_view(evidence, one) for one in sorted(report.per_query, key=_telling)]
-    counts = Counter(view["flow"] for view in queries)
+    queries = [(one.query_id, _view(one)) for one in sorted(report.per_query, key=_telling)]
+    counts = Counter(view["flow"] for _, view in queries)
+    found_kinds = {view["kind"] for _, view in queries}
     whole = report.whole
     axis = difference_axis(
         [
@@ -86,7 +88,7 @@ def _page(scoring: StoredScoring, report: CompareReport, *, redact: bool) -> str
         "counts": words.counts_sentence(whole),
         "matching": named(words.matching_sentence(report), 1_000),
         "by_span": report.chunker_version_match == FALLBACK,
-        "warnings": [named(warning, 1_000) for warning in report.warnings],
+        "warnings": warning_lines(report.warnings, runs, redact=redact),
         "axis": axis,
         "first": [one for one in numbers if one["first"]],
         "others": [one for one in numbers if not one["first"]],
@@ -96,14 +98,14 @@ def _page(scoring: StoredScoring, report: CompareReport, *, redact: bool) -> str
         ],
         "flow_counts": {name: counts[name] for name in FLOWS},
         "unplaced": counts["none"],
-        "kinds": [kind for kind in _ORDER if any(view["kind"] == kind for view in queries)],
+        "kinds": [kind for kind in _ORDER if kind in found_kinds],
         "slices": _slices(report),
-        "config": [[value_text(cell) for cell in row] for row in words.config_table(report)[1]],
+        "config": difference_rows(report.config_diff, redact=redact),
         "ledger": ledger_rows([whole.aggregate_a, whole.aggregate_b]),
         "provenance": provenance_rows([whole.aggregate_a, whole.aggregate_b]),
         "redact": redact,
     }
-    return write_page("two_runs.html.j2", content, queries, evidence.texts)
+    return write_page("two_runs.html.j2", content, evidence.batches(queries), evidence.texts)
 
 
 def _telling(one: QueryComparison) -> tuple[int, float, str]:
@@ -117,11 +119,11 @@ def _kind(one: QueryComparison) -> str:
     return f"{one.answer} answer" if one.kind == "draw" and one.answer is not None else one.kind
 
 
-def _view(evidence: Evidence, one: QueryComparison) -> View:
+def _view(one: QueryComparison) -> View:
+    """What the comparison says about a query."""
     ranks = (one.a_hit_rank, one.b_hit_rank)
     flow = "".join("m" if rank is None else "h" for rank in ranks)
     return {
-        **evidence.query(one.query_id),
         "kind": _kind(one),
         "flow": "none" if one.matching in (None, "unmatched") else flow,
         "ranks": list(ranks),

@@ -1,4 +1,4 @@
-"""Scores → aggregates: one JSON object per run, with the ledger of what was counted and where it came from."""
+"""Scores → aggregates: one JSON object per run, with its ledger and its provenance."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Scored:
     warnings: list[str] = field(default_factory=list)
     # Worth knowing, but not a reason for doubt.
     notes: list[str] = field(default_factory=list)
-    # What is stored along with the numbers; only there if it was asked for, see `score_runs`.
+    # What is stored along with the numbers; only collected on request, see `score_runs`.
     spans: list[ChunkSpans] = field(default_factory=list)
     golden: Golden | None = None
     row_marks: dict[str, RowMarks] = field(default_factory=dict)
@@ -74,13 +74,13 @@ class Scored:
         self.row_marks |= other.row_marks
 
     def bad_row_warning(self) -> list[str]:
-        """A warning if unreadable rows were scored nevertheless; empty if there are none."""
+        """A warning if unreadable rows were counted as failed; empty if there are none."""
         if not self.bad_rows:
             return []
         return [f"{counted(len(self.bad_rows), 'unreadable row')} counted as failed, first {self.bad_rows[0]}"]
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: every number."""
+        """The notebook view: every number."""
         return self.frame()._repr_html_()
 
     def frame(self) -> pl.DataFrame:
@@ -163,8 +163,8 @@ def compute_aggregate(
 ) -> AggregateMetrics:
     """Score one run of a database against a golden file. Nothing is stored; see `store_aggregate`.
 
-    Raises BadRowsError where a stored row cannot be read, unless `skip_bad_rows`, which counts such
-    rows as failed queries; and BrokenRunsError where the keys of the run or of its rows are not sound.
+    Raises BadRowsError if a stored row cannot be read, unless `skip_bad_rows`, which counts such rows as failed
+    queries; and BrokenRunsError if the keys of the run or of its rows are invalid.
     """
     scored = score_runs(db, golden, [run_id], options)
     if scored.bad_rows and not skip_bad_rows:
@@ -174,14 +174,14 @@ def compute_aggregate(
 
 
 def store_aggregate(run_id: str, aggregate: AggregateMetrics, *, db: str | os.PathLike[str]) -> None:
-    """Write one run's aggregate to `eval_runs.aggregate_json`, in a transaction of its own."""
+    """Write one run's aggregate to `eval_runs.aggregate_json`, in its own transaction."""
     from kbeval.storage.write import store_json
 
     store_json(db, {run_id: aggregate.to_json()})
 
 
 def store_scored(scored: Scored, *, db: str | os.PathLike[str], runs: Sequence[str] | None = None) -> None:
-    """Write the aggregates of a scoring (all, or those of `runs`) in one transaction, with what is kept for later."""
+    """Write the aggregates of a scoring (all, or those of `runs`) in one transaction, with the data kept for later."""
     from kbeval.storage.write import store_json
 
     chosen = scored.aggregates if runs is None else {run_id: scored.aggregates[run_id] for run_id in runs}
@@ -236,7 +236,7 @@ def aggregate_runs(scoring: Scoring) -> Scored:
 
 
 def judges_of(scoring: Scoring) -> dict[str, dict[str, Any]]:
-    """Who judged each run; refused if a judge is named that judged none of them."""
+    """The judges of each run; an error if the requested judge judged none of them."""
     found = judges(scoring.session) if scoring.rubrics else {}
     named = scoring.options.judge
     if named and not any(run.run_id in found for run in scoring.runs):
@@ -246,7 +246,9 @@ def judges_of(scoring: Scoring) -> dict[str, dict[str, Any]]:
 
 
 def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, str, Totals]]:
-    """What each run's numbers are made of, or with `by` each slice's; see `load_slices`, which must come before."""
+    """The totals that each run's numbers are computed from, or with `by` those of each slice; call `load_slices`
+    first.
+    """
     parts = {column.name: metric.aggregation for metric in scoring.metrics for column in metric.columns}
     values = [
         f"{SUMMABLE.format(value=f'query_scores.{scoring.session.quoted(name)}')} AS v{place}"
@@ -281,7 +283,7 @@ def run_totals(scoring: Scoring, by: str | None = None) -> Iterator[tuple[str, s
 def _percentiles(
     scoring: Scoring, places: Mapping[str, int], scores: str
 ) -> dict[tuple[str, str, str], dict[int, tuple[float, float]]]:
-    """By run, slice and metric the two values next to each percentile. `places`: the columns of these metrics."""
+    """The two values next to each percentile, by run, slice and metric. `places`: the columns of these metrics."""
     if not places:
         return {}
     branches = [
@@ -305,7 +307,7 @@ def _aggregate(scoring: Scoring, totals: Totals, run: Run) -> AggregateMetrics:
 def numbers_of(
     scoring: Scoring, totals: Totals, run: Run
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Fraction]]:
-    """Every number that a run has, by metric; how many queries each was computed over; and each before rounding."""
+    """Every number of a run, by metric; how many queries each was computed on; and its value before rounding."""
     values: dict[str, Any] = {}
     counts: dict[str, Any] = {}
     exact: dict[str, Fraction] = {}
@@ -343,7 +345,7 @@ def _number(metric: Metric, made_of: Sequence[Any], scored: int) -> Number | dic
 
 
 def _exact(metric: Metric, name: Name, made_of: Sequence[Any], scored: int) -> dict[str, Fraction]:
-    """What `_number` rounds, by the names of the numbers; nothing where there is nothing to round."""
+    """The values that `_number` rounds, by name; empty if there is nothing to round."""
     if not scored or metric.aggregation == "count":
         return {}
     *quantiles, total = made_of

@@ -1,9 +1,8 @@
 """What scoring again would change, and why: the definitions, the labels or the data.
 
 Between the stored number and the new one are the numbers that would have resulted if only some of the causes had
-changed. They are computed, not guessed: with the labels that the stored numbers were made with, which the database
-keeps, and with the rows that they were made from, where the columnar copy still has them. What cannot be had is
-not split, and this is reported: its causes share one step.
+changed. They are computed, not guessed: with the labels of the stored numbers, which the database keeps, and with their
+rows, if the cache still has them. Causes that cannot be separated share one step, and this is reported.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class Recomputed:
     due: Due
     scored: Scored
     movements: list[Movement] = field(default_factory=list)
-    # With `explain`, for each run whose rows or labels changed: the queries that did, by cause; None: it is not known.
+    # With `explain`, for each run whose rows or labels changed: the queries that changed, by cause; None: unknown.
     queries: dict[str, dict[str, list[str] | None]] = field(default_factory=dict)
 
 
@@ -77,7 +76,7 @@ def recompute(  # noqa: PLR0913  (what to score, and how)
     explain: bool = False,
     to_store: bool = False,
 ) -> Recomputed:
-    """Score again what changed since it was scored, and report which numbers would change. Nothing is stored.
+    """Rescore runs that changed since they were scored, and report which numbers would change. Nothing is stored.
 
     `explain`: split each change by cause, and name the queries whose rows or labels changed. `to_store`: as in
     `score_runs`.
@@ -170,10 +169,10 @@ class _Attribution:
             same = [run_id for run_id in several if self._made_with(run_id, "golden") == golden_hash]
             relabelled = [run_id for run_id in same if LABELS in self._causes[run_id]]
             earlier = labels.get(golden_hash)
-            # With the earlier labels and, where they changed, the earlier rows, only the rest has changed.
+            # With the earlier labels and, if they changed, the earlier rows, only the rest has changed.
             if earlier is not None:
                 self._add_step(found, relabelled, earlier, rows, keep=(LABELS, DATA))
-            # With the new labels and the earlier rows, all but the rows has.
+            # With the new labels and the earlier rows, everything but the rows has changed.
             changed = [run_id for run_id in same if DATA in self._causes[run_id] and run_id in rows]
             self._add_step(found, changed, self._golden, rows, keep=(DATA,))
         return found
@@ -182,7 +181,7 @@ class _Attribution:
         return str(self._stored[run_id].provenance.get(what))
 
     def changed_queries(self) -> dict[str, dict[str, list[str] | None]]:
-        """For each run the queries whose rows changed, and those whose labels did; None where it is not known."""
+        """For each run, the queries whose rows or labels changed; None if unknown."""
         _, labels = self._earlier
         found: dict[str, dict[str, list[str] | None]] = {}
         changed = self._changed_rows()

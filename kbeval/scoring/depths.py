@@ -1,4 +1,4 @@
-"""How deep the stored hits of runs go: a k beyond that says nothing new, and does not compare with a deeper run."""
+"""The depth of the stored hits of runs: a k beyond it adds no information, and is not comparable with a deeper run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _ENOUGH = 10
 
 
 def stored_depths(scoring: Scoring) -> dict[str, tuple[int, bool]]:
-    """How deep each run goes that has hits, and whether it was cut there: by its configuration, or because all its
-    rankings end there. A run that requested more hits than were returned has all of them.
+    """The depth of each run with hits, and whether it was cut there: by its configuration, or because all its rankings
+    end there. A run that requested more hits than were returned has all of them.
     """
     scoring.session.need("run_depths")
     found = {}

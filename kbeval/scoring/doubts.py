@@ -1,4 +1,4 @@
-"""What casts doubt on numbers that look exact: ids that mean something else, hits in which nothing can be found.
+"""Reasons to doubt numbers that look exact: ids with another meaning, hits that cannot be matched with anything.
 
 Each doubt has the code of a finding of `kbeval check`. `score`, `compare` and `gate` report it next to the numbers.
 """
@@ -26,7 +26,7 @@ class Doubt(NamedTuple):
 def find_doubts(scoring: Scoring, *, thoroughly: bool = False) -> Iterator[Doubt]:
     """Everything that a reader of the numbers must know about how hits and labels were matched.
 
-    `thoroughly`: also what can be seen only where each hit says that it stands, though the rows are read again for it.
+    `thoroughly`: also checks that need the position stated by each hit, although the rows are read again for them.
     """
     yield from _unreadable_configurations(scoring)
     yield from _rows_without_hits(scoring)
@@ -49,7 +49,7 @@ def _unreadable_configurations(scoring: Scoring) -> Iterator[Doubt]:
     if not scoring.together:
         for run in scoring.runs:
             if not is_readable(run):
-                yield Doubt("unreadable-config", run.run_id, "its configuration cannot be read: it counts as empty")
+                yield Doubt("unreadable-config", run.run_id, "its configuration cannot be read, so it counts as empty")
 
 
 def _rows_without_hits(scoring: Scoring) -> Iterator[Doubt]:
@@ -63,7 +63,7 @@ def _rows_without_hits(scoring: Scoring) -> Iterator[Doubt]:
         "SELECT run_id, COUNT(*), MIN(query_id) FROM rows_without_hits GROUP BY run_id ORDER BY run_id"
     ):
         where = f"{counted(rows, 'row')} without 'hits_top_k' (first of query {cut(first, 60)})"
-        text = f"{where}: counted as retrieving nothing"
+        text = f"{where}: counted as having retrieved nothing"
         yield Doubt("row-without-hits", run_id, text)
 
 
@@ -73,15 +73,15 @@ def _unclear_ids(scoring: Scoring) -> Iterator[Doubt]:
         " ORDER BY run_id"
     ):
         effect = {
-            "none": "so nothing can be matched, and the numbers about chunks are left out",
-            "exact": "and they are matched as they are",
-        }.get(matching, "and the places of the current index are taken")
+            "none": "so nothing can be matched, and the metrics about chunks are left out",
+            "exact": "so ids are matched as they are",
+        }.get(matching, "so the positions of the current index are used")
         yield Doubt(
             "unclear-ids",
             run_id,
-            f"{unclear:,} of {expected:,} expected chunk ids stand for other text in the index of {version} than"
-            f" before, and its hits do not say which is meant, {effect}: store source_spans with the hits, or give each"
-            " index a chunker_version or policy_hash of its own; --match exact takes the ids as they are",
+            f"{unclear:,} of {expected:,} expected chunk ids refer to other text in the index of {version} than"
+            f" before, and its hits do not state which is meant, {effect}: store source_spans with the hits, or give"
+            " each index its own chunker_version or policy_hash; --match exact uses the ids as they are",
         )
 
 
@@ -94,7 +94,7 @@ def _moved_labels(scoring: Scoring) -> Iterator[Doubt]:
         yield Doubt(
             "reused-ids",
             run_id,
-            f"{counted(chunks, 'expected chunk id')} (first {cut(first, 60)}) stand for other text in its index of"
+            f"{counted(chunks, 'expected chunk id')} (first {cut(first, 60)}) refer to other text in its index of"
             f" {version} than when the labels were first seen, and ids decide: --match span compares the text",
         )
 
@@ -109,8 +109,8 @@ def _contested_labels(scoring: Scoring) -> Iterator[Doubt]:
             "contested-labels",
             run_id,
             f"its hits name {counted(chunks, 'expected chunk')} by id (first in query {cut(first, 60)}) and are other"
-            f" text than the tables know under these ids: the labels are taken for chunks of {label_version}, and no"
-            f" table knows {version}; if they were made for {version}, the numbers of all runs by these labels are"
+            f" text than the tables have for these ids: the labels are assumed to be chunks of {label_version}, and no"
+            f" table contains {version}; if they were made for {version}, the numbers of all runs by these labels are"
             " wrong: score before the index is replaced, or label by expected_spans",
         )
 
@@ -127,13 +127,13 @@ def _nameless_hits(scoring: Scoring) -> Iterator[Doubt]:
         yield Doubt(
             "hits-without-chunk",
             run_id,
-            f"{nameless:,} of {counted(hits, 'hit')} name no chunk (first in query {cut(first, 60)}), so they cannot be"
-            " an expected one by id: give each hit its chunk_id, or match by text with --match span",
+            f"{nameless:,} of {counted(hits, 'hit')} do not name a chunk (first in query {cut(first, 60)}), so they"
+            " cannot match an expected chunk by id: give each hit its chunk_id, or match by text with --match span",
         )
 
 
 def _stranger_chunks(scoring: Scoring) -> Iterator[Doubt]:
-    """Runs matched by id that share no id with the labels, where nothing says that both are of one index."""
+    """Runs matched by id that share no id with the labels, with no evidence that both belong to one index."""
     session = scoring.session
     session.need("id_matches", "expected_chunks", "results")
     if not session.rows(
@@ -143,18 +143,18 @@ def _stranger_chunks(scoring: Scoring) -> Iterator[Doubt]:
         return
     session.need("stranger_chunks")
     for run_id, hit, label, is_alike, known in session.rows("SELECT * FROM stranger_chunks ORDER BY run_id"):
-        unknown = "no hit names a chunk that a table knows" if known else "no table knows the expected ids"
+        unknown = "no hit names a chunk that is in a table" if known else "the expected ids are in no table"
         yield Doubt(
             "unknown-hits",
             run_id,
-            f"no hit is an expected chunk, and {unknown} ({_compared(hit, label, is_alike)}); where they are of"
+            f"no hit is an expected chunk, and {unknown} ({_compared(hit, label, is_alike)}); if they belong to"
             " different indexes, 0 means 'could not be matched': label by expected_spans, or keep the chunks in the"
             " table 'chunks'",
         )
 
 
 def _displaced(scoring: Scoring, *, thoroughly: bool) -> Iterator[Doubt]:
-    """Runs whose chunks stand elsewhere than the tables have them, where nothing is known of an earlier index."""
+    """Runs whose chunks are located elsewhere than in the tables, if no earlier index is known."""
     session = scoring.session
     advice = (
         "its index seems to have been replaced by one that uses the same ids for other text, and nothing was kept of"
@@ -168,7 +168,7 @@ def _displaced(scoring: Scoring, *, thoroughly: bool) -> Iterator[Doubt]:
         ):
             among = f"{counted(labels, 'expected chunk')} among them, " if labels else ""
             text = (
-                f"{displaced:,} of {counted(compared, 'hit')} say that they stand elsewhere than the tables have their"
+                f"{displaced:,} of {counted(compared, 'hit')} have another position than the tables have for their"
                 f" chunk ({among}first {cut(chunk_id, 60)} in query {cut(query_id, 60)}): {advice}"
             )
             yield Doubt("displaced-hits", run_id, text)
@@ -197,9 +197,9 @@ def _stranger_docs(scoring: Scoring) -> Iterator[Doubt]:
     session.need("stranger_docs")
     for run_id, hits, named, hit, label, is_alike in session.rows("SELECT * FROM stranger_docs ORDER BY run_id"):
         if named:
-            what = f"no hit is in a document that a table or a label knows ({_compared(hit, label, is_alike)})"
+            what = f"no hit is in a document that a table or a label names ({_compared(hit, label, is_alike)})"
         else:
-            what = f"none of {counted(hits, 'hit')} names its document, nor a path that the table 'documents' has"
+            what = f"none of {counted(hits, 'hit')} names its document, nor a path that is in the table 'documents'"
         text = f"{what}: a recall of 0 means 'could not be matched'; give each hit the doc_id that the labels use"
         yield Doubt("unknown-hits", run_id, text)
 
@@ -212,14 +212,14 @@ def _runs_elsewhere(scoring: Scoring) -> Iterator[Doubt]:
             what = f"no hit is in a document that expected_spans name ({_compared(hit, label, is_alike=False)})"
             advice = "use the same names"
         else:
-            what = f"none of {counted(hits, 'hit')} names its document, nor a chunk or path that the tables have"
+            what = f"none of {counted(hits, 'hit')} names its document, nor a chunk or path that is in the tables"
             advice = "give each hit the doc_id that the labels use"
         yield Doubt("unknown-hits", run_id, f"{what}: 0 means 'could not be matched'; {advice}")
 
 
 def _compared(hit: str, label: str, is_alike: bool) -> str:
-    shown = f"hits are named like {cut(hit, 40)!r}, labels like {cut(label, 40)!r}"
-    return f"{shown}, which differ in case or outer spaces alone" if is_alike else shown
+    shown = f"hits have names like {cut(hit, 40)!r}, labels like {cut(label, 40)!r}"
+    return f"{shown}, which differ only in case or surrounding spaces" if is_alike else shown
 
 
 def _matched_by_document(scoring: Scoring) -> Iterator[Doubt]:
@@ -234,6 +234,6 @@ def _matched_by_document(scoring: Scoring) -> Iterator[Doubt]:
             "matched-by-document",
             run_id,
             f"{by_doc:,} of {counted(queries, 'query', 'queries')} (first {cut(first, 60)}) matched by document alone,"
-            " because the place of the expected chunks or of the hits is not known: any hit in the right document"
+            " because the position of the expected chunks or of the hits is unknown: any hit in the right document"
             " counts as an expected chunk",
         )

@@ -1,7 +1,7 @@
-"""What an own metric may say: an expression over the rows of one query, the same whenever and wherever it is computed.
+"""What a user-defined metric may contain: a deterministic expression over the rows of one query.
 
-Decided by the engine's own parser, before anything runs. Only parts of an expression that are known are let through,
-only columns of the grain, and only functions that the engine itself calls consistent.
+This is checked with the engine's own parser, before anything runs. Only known kinds of expressions are accepted, only
+columns of the grain, and only functions that the engine declares consistent.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _ALLOWED = frozenset(
     )
 )
 _REFUSED = {
-    "WINDOW": "the window function {name!r} is refused: it would see other queries",
-    "PARAMETER": "parameters are refused; write the value out",
+    "WINDOW": "the window function {name!r} is not allowed: it would see other queries",
+    "PARAMETER": "parameters are not allowed; write the value itself",
 }
-# Functions that the engine calls consistent and that look at the clock or at itself, whatever it calls them.
+# Functions that the engine declares consistent although they depend on the clock or on the engine's state.
 _OF_THE_MOMENT = re.compile(r"(current|get_current|pg)_.*|.*localtime(stamp)?|version|json_serialize_plan")
-# Marked volatile so that it is not computed ahead of time; it gives no value.
+# Marked volatile so that it is not evaluated early; it returns no value.
 _HARMLESS = frozenset(("error",))
-# Aggregates whose value goes by the order of the rows, which is another one each time.
+# Aggregates whose value depends on the order of the rows, which varies.
 _ORDERED = frozenset(
     ("any_value", "arbitrary", "array_agg", "first", "group_concat", "json_group_array", "last", "list", "listagg")
 ) | {"string_agg"}
 _SAMPLED = re.compile(r"approx_.*|reservoir_.*")
-# The engine does not say of its macros whether they are consistent; these are.
+# The engine does not declare whether its macros are consistent; these are.
 _MACROS = re.compile(
     r"(array|list|map|md5_number)_.*|json_group_.*|json|date_add|days_in_month|fdiv|fmod|geomean|geometric_mean|if|nullif"
     r"|split_part|wavg|weighted_avg"
@@ -47,7 +47,7 @@ _MACROS = re.compile(
 
 
 class Expressions:
-    """Looks at expressions over the grains of one session."""
+    """Checks expressions over the grains of one session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -56,21 +56,23 @@ class Expressions:
         self._functions: dict[str, bool] = {}
 
     def fault(self, expression: str, grain: str) -> str | None:
-        """Why an expression is refused; None if it is not, or if it cannot be parsed: that is reported elsewhere."""
+        """Why an expression is rejected; None if it is accepted, or if it cannot be parsed, which is reported
+        elsewhere.
+        """
         found = self._parsed(f"SELECT (\n{expression}\n) AS value FROM {grain} GROUP BY result_no")
         if found is None:
             return None
         frame = self._parsed(f"SELECT 1 AS value FROM {grain} GROUP BY result_no")
         items = found.pop("select_list", ())
         if frame is None or len(items) != 1 or found != _rest(frame):
-            return "it must be one expression"
+            return "it must be a single expression"
         try:
             return next(self._faults(items[0], grain, frozenset()), None)
         except RecursionError:
             return "it is nested too deeply; write it more simply"
 
     def _parsed(self, sql: str) -> dict[str, Any] | None:
-        """The one SELECT of a text as the parser sees it; None where it is none."""
+        """The single SELECT of a text as parsed; None if the text is not one."""
         try:
             ((text,),) = self._session.rows("SELECT CAST(json_serialize_sql($1) AS VARCHAR)", [sql])
             statements: list[Any] = json.loads(text).get("statements") or []
@@ -81,7 +83,7 @@ class Expressions:
             return None
 
     def _faults(self, part: Any, grain: str, names: frozenset[str]) -> Iterator[str]:  # noqa: ANN401  (any JSON)
-        """`names`: what a lambda around this part calls its arguments."""
+        """`names`: the argument names of enclosing lambdas."""
         if isinstance(part, list):
             for inner in part:
                 yield from self._faults(inner, grain, names)
@@ -99,9 +101,11 @@ class Expressions:
         if kind == "SUBQUERY":
             relations = sorted(set(_relations(part)))
             seen = f"{', '.join(cut(repr(one), 60) for one in relations)} in a subquery" if relations else "a subquery"
-            yield f"{seen} is refused: a metric sees the rows of one query in {grain!r} and nothing else"
+            yield f"{seen} is not allowed: a metric sees the rows of one query in {grain!r} and nothing else"
         elif kind not in _ALLOWED:
-            what = _REFUSED.get(kind, "{kind} is refused: it must be an expression over columns, values and functions")
+            what = _REFUSED.get(
+                kind, "{kind} is not allowed: it must be an expression over columns, values and functions"
+            )
             yield what.format(name=cut(name, 60), kind=kind.replace("_", " ").lower())
         elif kind == "FUNCTION":
             yield from self._function_faults(name, part)
@@ -111,13 +115,13 @@ class Expressions:
     def _function_faults(self, name: str, part: Mapping[str, Any]) -> Iterator[str]:
         known = self._known_functions()
         is_of_the_moment = _OF_THE_MOMENT.fullmatch(name) or not known.get(name, True)
-        # The age of one time is its distance from now.
+        # With one argument, age() depends on the current time.
         if is_of_the_moment or (name == "age" and len(part["arguments"]) == 1):
-            yield f"the function {cut(name, 60)!r} is refused: its value depends on the moment or on the machine"
+            yield f"the function {cut(name, 60)!r} is not allowed: its value depends on the time or on the machine"
         elif _SAMPLED.fullmatch(name):
-            yield f"the function {cut(name, 60)!r} is refused: it gives another value for the same rows"
+            yield f"the function {cut(name, 60)!r} is not allowed: it may return different values for the same rows"
         elif name in _ORDERED and not (part.get("order_bys") or {}).get("orders"):
-            yield f"the function {cut(name, 60)!r} is refused without an order: write {name}(… ORDER BY …)"
+            yield f"the function {cut(name, 60)!r} is not allowed without an order: write {name}(… ORDER BY …)"
 
     def _column_faults(self, path: list[str], grain: str, names: frozenset[str]) -> Iterator[str]:
         columns = self._columns_of(grain)
@@ -128,9 +132,11 @@ class Expressions:
             return
         shown = cut(".".join(path), 60)
         if len(path) == 1 and (path[0] in self._known_functions() or _OF_THE_MOMENT.fullmatch(path[0])):
-            yield f"the function {shown!r} is refused: its value depends on the moment or on the machine"
+            yield f"the function {shown!r} is not allowed: its value depends on the time or on the machine"
         else:
-            hint = did_you_mean(own[0] if own else path[-1], columns) or f"; there is {', '.join(sorted(columns))}"
+            hint = (
+                did_you_mean(own[0] if own else path[-1], columns) or f"; its columns are {', '.join(sorted(columns))}"
+            )
             yield f"{grain} has no column {shown!r}{hint}"
 
     def _columns_of(self, grain: str) -> set[str]:
@@ -154,12 +160,12 @@ class Expressions:
 
 
 def _rest(frame: Mapping[str, Any]) -> dict[str, Any]:
-    """All of a SELECT but what it selects."""
+    """A SELECT without its list of expressions."""
     return {key: value for key, value in frame.items() if key != "select_list"}
 
 
 def _placeless(part: Any) -> Any:  # noqa: ANN401  (any JSON)
-    """What the parser found, without where in the text it was."""
+    """The parse tree without positions in the text."""
     if isinstance(part, list):
         return [_placeless(inner) for inner in part]
     if isinstance(part, dict):
@@ -168,7 +174,7 @@ def _placeless(part: Any) -> Any:  # noqa: ANN401  (any JSON)
 
 
 def _lambda_names(part: Any) -> Iterator[str]:  # noqa: ANN401  (any JSON)
-    """What a lambda calls its arguments: one column, or a row of them."""
+    """The argument names of a lambda: one column, or a row of them."""
     if isinstance(part, list):
         for inner in part:
             yield from _lambda_names(inner)

@@ -1,6 +1,6 @@
-"""Own fields: whatever else a stored row or hit holds, as columns that exist only in sessions that ask for them.
+"""User-defined fields of stored rows and hits, as columns that exist only in sessions that request them.
 
-Making them reads the stored rows a second time, so nothing is made that no metric and no question names.
+Building them reads the stored rows a second time, so only fields that a metric or a query refers to are built.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ COLUMNS = {
 
 
 def asked_fields(metrics: Iterable[Metric]) -> dict[str, Added]:
-    """The columns that these metrics name, by the relations that get them."""
+    """The columns that these metrics refer to, by the relations that get them."""
     return named_fields(f"{metric.where}\n{metric.expression}" for metric in metrics)
 
 
 def named_fields(texts: Iterable[str]) -> dict[str, Added]:
-    """The columns that these pieces of SQL name, by the relations that get them."""
+    """The columns that these pieces of SQL refer to, by the relations that get them."""
     named = {name.lower() for text in texts for name in _NAMED.findall(text)}
     return {relation: added for name in sorted(named) for relation, added in COLUMNS[name].items()}

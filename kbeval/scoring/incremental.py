@@ -1,7 +1,7 @@
-"""Scoring a whole history: only what changed since it was scored, in steps that are each stored.
+"""Scoring a whole history: only runs that changed since they were scored, in steps that are stored one by one.
 
-Every stored number records what it was made from. If that has not changed, scoring would give the same bytes, and the
-run is left alone. Interrupted, the next call finds what was stored and goes on with the rest.
+Every stored number records what it was computed from. If that has not changed, scoring would give the same bytes, and
+the run is skipped. After an interruption, the next call finds what was stored and continues with the rest.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def due_runs(  # noqa: PLR0913  (what to look at, and how)
     force: bool = False,
     within: Callable[[str], bool] | None = None,
 ) -> Due:
-    """Which runs of a database (all, or those of `names`) must be scored again, and why. `within`: look only at runs
-    with such an id.
+    """Which runs of a database (all, or those of `names`) must be scored again, and why. `within`: consider only runs
+    with these ids.
     """
     refuse_database(golden, database)
     with open_source(database, options) as (session, source):
@@ -131,7 +131,7 @@ def rescore(
     *,
     to_store: bool = True,
 ) -> Scored:
-    """Score what is due, one step after the other, and call `store` after each. Returns the numbers of all runs.
+    """Score the runs that are due, step by step, and call `store` after each step. Returns the numbers of all runs.
 
     `to_store`: as in `score_runs`.
     """
@@ -163,7 +163,7 @@ def _add(whole: Scored, step: Scored) -> None:
 
 
 def summary(due: Due, most: int = 5, without: Collection[str] = ()) -> Sequence[str]:
-    """What is scored again and why, in a few lines. `without`: runs that could not be."""
+    """Which runs are rescored and why, in a few lines. `without`: runs that could not be scored."""
     by_reason: dict[str, list[str]] = {}
     for run_id, found in due.reasons.items():
         if run_id in without:

@@ -1,4 +1,4 @@
-"""What was counted for each run: rows and what became of them, answers and refusals."""
+"""The counts of each run: rows and their outcomes, answers and refusals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def run_ledgers(scoring: Scoring) -> dict[str, dict[str, Any]]:
-    """For each run how many rows there are, what became of them, and how they were matched."""
+    """For each run, the number of rows, their outcomes, and how they were matched."""
     golden = len(scoring.golden)
     scoring.session.need("run_ledger")
     ledgers = {
@@ -53,7 +53,7 @@ def run_ledgers(scoring: Scoring) -> dict[str, dict[str, Any]]:
 
 
 def run_abstention(scoring: Scoring) -> dict[str, dict[str, Any]]:
-    """What each run answered and what it refused, with and without the evidence."""
+    """How many queries each run answered and refused, with and without the evidence."""
     scoring.session.need("abstention")
     found = {}
     for run_id, k, *counts in scoring.session.rows("SELECT * FROM abstention"):

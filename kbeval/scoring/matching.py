@@ -1,7 +1,7 @@
 """How the hits of runs are matched.
 
-The rule itself is in `sql/matching/run_matching.sql`. This module decides when it need not be evaluated: mostly the
-labels are the chunks of the one chunker that there is, and then neither the places nor the chunkers of hits matter.
+The rule itself is in `sql/matching/run_matching.sql`. This module decides when it need not be evaluated: usually the
+labels are chunks of the only chunker, and then neither the places nor the chunkers of hits matter.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ class Matching:
         return bool(by_span)
 
     def of_runs(self) -> dict[str, str]:
-        """How each run is matched: `exact` or `span`; `none` where nothing can decide."""
+        """How each run is matched: `exact` or `span`; `none` if matching is impossible."""
         self._session.need("run_matching")
         found = dict(self._session.rows("SELECT run_id, matching FROM run_matching"))
         if self._golden.has_span_labels and not any(entry.get("expected_chunk_ids") for entry in self._golden.entries):
-            # No label names a chunk, so nothing is matched by id, whatever was asked for.
+            # No label names a chunk, so nothing is matched by id, whatever was requested.
             return {run_id: "span" if way == "exact" else way for run_id, way in found.items()}
         return found
 
     def _counts(self, *names: str) -> list[int]:
-        """Numbers of `version_counts`, which is read once: planning it takes longer than its few rows do."""
+        """The rows of `version_counts`, read once: planning the query takes longer than running it."""
         return [self._all_counts[name] for name in names]
 
     @functools.cached_property
@@ -68,19 +68,21 @@ class Matching:
 
     @functools.cached_property
     def is_alike(self) -> bool:
-        """Is it clear without reading any hit that the ids of labels and hits compare, or that this cannot be known?"""
+        """Is it known without reading any hit that the ids of labels and hits are comparable, or that this cannot be
+        known?
+        """
         unnamed, named, labels = self._counts("n_runs_unnamed", "n_versions_named", "n_labels")
         if self._together and (named > 1 or (named and unnamed)):
-            # Whether the chunkers of two runs differ is asked whatever the labels are.
+            # Whether the chunkers of two runs differ matters whatever the labels are.
             return False
         if not labels:
             return not (self._together and unnamed)
-        # By id, hits that name no chunk cannot be anything that is expected.
+        # By id, hits that do not name a chunk cannot be expected ones.
         return not self.names_missing and self._is_one_index
 
     @property
     def _is_one_index(self) -> bool:
-        """As `is_alike`, where chunks are expected and all hits name theirs."""
+        """As `is_alike`, if chunks are expected and all hits name theirs."""
         unnamed, named, indexed, versions, policies = self._counts(
             "n_runs_unnamed", "n_versions_named", "n_indexed", "n_versions", "n_policies"
         )
@@ -113,7 +115,7 @@ class Matching:
 
     @property
     def ids_reused(self) -> bool:
-        """Does the table use an id again, for other text than before?"""
+        """Does the table reuse an id for other text than before?"""
         self._session.need("reused_chunks")
         return bool(self._session.rows("SELECT 1 FROM reused_chunks LIMIT 1"))
 
@@ -123,7 +125,7 @@ class Matching:
 
     @functools.cached_property
     def is_configured(self) -> bool:
-        """Do the configurations say all that must be known about the chunkers of runs, or all that can be known?"""
+        """Do the configurations state everything that is needed about the chunkers of runs, or that can be known?"""
         unnamed, policies, indexed = self._counts("n_runs_unnamed", "n_policies_of_chunks", "n_indexed")
         if not indexed and not self._hits_name_chunkers:
             return True

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def matching_warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
-    """Runs in which it cannot be decided whether hits are expected ones, for some queries or for all."""
+    """Runs in which it cannot be decided, for some or all queries, whether hits are expected ones."""
     for run_id, aggregate in scored.aggregates.items():
         # If nothing can be matched, `find_doubts` reports why.
         if aggregate.provenance["matching"] != "none" and (unmatched := aggregate.ledger.get("unmatched")):
             yield (
-                f"run {run_id}: {counted(unmatched, 'query', 'queries')} cannot be matched, because neither the place"
-                " nor the document of their expected chunks is known; they are left out of the numbers about chunks:"
-                " score before the index is replaced, or label by expected_spans"
+                f"run {run_id}: {counted(unmatched, 'query', 'queries')} cannot be matched, because neither the"
+                " position nor the document of their expected chunks is known; they are left out of the metrics about"
+                " chunks: score before the index is replaced, or label by expected_spans"
             )
     yield from _unknown_places(scoring)
     yield from _foreign_warnings(scoring)
@@ -28,7 +28,7 @@ def matching_warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
 
 
 def _unknown_places(scoring: Scoring) -> Iterator[str]:
-    """Labels by a place in a document that nothing knows, mostly because its name is written in another way."""
+    """Labels with a place in an unknown document, mostly because its name is written differently."""
     if not scoring.golden.has_span_labels:
         return
     scoring.session.need("unknown_places")
@@ -38,13 +38,13 @@ def _unknown_places(scoring: Scoring) -> Iterator[str]:
     if queries:
         yield (
             f"expected_spans of {counted(queries, 'query', 'queries')} (first {cut(query_id, 60)}) are in a document"
-            f" that neither a table nor a hit knows (first {cut(doc_id or '', 60)!r}): 0 there means 'could not be"
+            f" that occurs in no table and no hit (first {cut(doc_id or '', 60)!r}): 0 there means 'could not be"
             " matched'; 'kbeval check' lists them"
         )
 
 
 def _complex_warnings(scoring: Scoring) -> Iterator[str]:
-    """Hits and labels with more regions, or more tangled ones, than can be compared."""
+    """Hits and labels with too many or too heavily overlapping regions to be compared."""
     if "complex_sets" not in scoring.session.built:
         return
     why = "has too many overlapping regions to be matched by spans; the document decides"
@@ -59,7 +59,7 @@ def _complex_warnings(scoring: Scoring) -> Iterator[str]:
 
 
 def _foreign_warnings(scoring: Scoring) -> Iterator[str]:
-    """If ids decide whatever the labels are: runs that cannot hit most of what is expected."""
+    """If ids decide whatever the labels are: runs that cannot hit most of the expected chunks."""
     for run_id, version, foreign, expected, owner in _foreign_runs(scoring, "exact"):
         yield (
             f"run {run_id} was made with chunker {version}, but {foreign:,} of {expected:,} expected chunks are"
@@ -68,7 +68,7 @@ def _foreign_warnings(scoring: Scoring) -> Iterator[str]:
 
 
 def _foreign_runs(scoring: Scoring, matching: str) -> list[tuple[str, str | None, int, int, str | None]]:
-    """Runs whose labels are mostly of other chunks, and that are matched this way."""
+    """Runs whose labels mostly refer to other chunks, and that are matched this way."""
     scoring.session.need("foreign_runs")
     return scoring.session.rows(
         "SELECT run_id, chunker_version, n_foreign, n_expected, owner FROM foreign_runs WHERE matching = ?"
@@ -78,14 +78,14 @@ def _foreign_runs(scoring: Scoring, matching: str) -> list[tuple[str, str | None
 
 
 def matching_notes(scoring: Scoring) -> Iterator[str]:
-    """Runs that were matched by spans because their ids do not compare with those of the labels."""
+    """Runs that were matched by spans because their ids are not comparable with those of the labels."""
     if scoring.options.match != "auto" or scoring.together:
         return
     scoring.session.need("run_matching")
     nameless = "SELECT run_id FROM run_matching WHERE matching = 'span' AND is_nameless ORDER BY run_id"
     named_otherwise = {run_id for (run_id,) in scoring.session.rows(nameless)}
     for run_id in sorted(named_otherwise):
-        yield f"run {run_id} is matched by document and span: most of its hits name no chunk"
+        yield f"run {run_id} is matched by document and span: most of its hits do not name a chunk"
     for run_id, version, foreign, expected, owner in _foreign_runs(scoring, "span"):
         if run_id in named_otherwise:
             continue
@@ -96,7 +96,7 @@ def matching_notes(scoring: Scoring) -> Iterator[str]:
 
 
 def whose_chunks(owner: str | None, version: str | None) -> str:
-    """What is known about expected chunks that are not those of a run of this version."""
+    """A description of expected chunks that do not belong to a run of this version."""
     if owner is None:
         return "not among the chunks of the index"
     return f"of {owner}" if owner != version else f"of another index of {owner} (its policy or its content differs)"

@@ -27,17 +27,18 @@ class ScoreOptions(ReadOptions):
     - `extra_ks`: values of k in addition to those of each metric.
     - `metric_folders`: folders with metric files of your own.
     - `configured_metrics`: metrics of your own that are not files, as `[metrics]` in kbeval.toml.
-    - `by`: a field of the golden file or of the stored rows, or several with commas between them; every number is also
+    - `by`: a field of the golden file or of the stored rows, or several separated by commas; every number is also
       computed for each of its values, or for each combination.
-    - `suite`: look for runs in this suite only; None: in all suites.
+    - `suite`: only runs of this suite; None: all suites.
     - `missing`: golden queries for which a run has no row: 'skip' leaves them out, 'zero' counts them as not found.
 
     Which hit is an expected one:
 
     - `match`: 'exact' compares ids, 'span' compares the text that both cover, 'auto' compares ids unless the labels are
       chunks of another chunker than the run's.
-    - `min_overlap`: by span, the least share of text in common, above 0 and at most 1.
-    - `overlap_of`: what that share is of; 'auto': the smaller side if the label is a chunk, the expected text if it
+    - `min_overlap`: by span, the minimum share of text in common, above 0 and at most 1.
+    - `overlap_of`: the side that the share is relative to; 'auto': the smaller side if the label is a chunk, the
+    expected text if it
       is a span.
 
     Whose judgements count:
@@ -68,7 +69,7 @@ class ScoreOptions(ReadOptions):
     def __post_init__(self) -> None:
         ks: Any = self.extra_ks
         if not isinstance(ks, list | tuple | set | range) or not all(type(k) is int and k > 0 for k in ks):
-            msg = f"extra_ks is {ks!r}; it must be a list of whole numbers from 1 on"
+            msg = f"extra_ks is {ks!r}; it must be a list of integers of 1 or more"
             raise UsageError(msg)
         if self.by is not None:
             slice_fields(self.by)
@@ -77,17 +78,17 @@ class ScoreOptions(ReadOptions):
                 msg = f"{name} is {value!r}; it must be one of {', '.join(known)}"
                 raise UsageError(msg)
         if not 0 < self.min_overlap <= 1:
-            msg = f"the least overlap is {self.min_overlap}; it must be above 0 and at most 1"
+            msg = f"min_overlap is {self.min_overlap}; it must be above 0 and at most 1"
             raise UsageError(msg)
 
     def metrics(self, rubrics: Sequence[str] = (), came_along: Sequence[Metric] = ()) -> list[Metric]:
-        """Every metric to compute. `rubrics`: those that runs were judged by; each own one is a metric. `came_along`:
-        the metrics of scores that came with the rows.
+        """Every metric to compute. `rubrics`: those that runs were judged by; each user-defined one is a metric.
+        `came_along`: the metrics of scores that came with the rows.
         """
         return catalogue(self.metric_folders, self.configured_metrics, self.extra_ks, rubrics, came_along)
 
     def load_settings(self, session: Session, *, together: bool = False) -> None:
-        """Make `settings`, through which relations know how to score. `together`: as in `open_scoring`."""
+        """Create `settings`, from which relations read the options. `together`: as in `open_scoring`."""
         session.execute(
             "CREATE TABLE settings AS SELECT $1::BOOLEAN AS missing_as_zero, $2::VARCHAR AS match,"
             " $3::DOUBLE AS least_overlap, $4::VARCHAR AS overlap_of, $5::BOOLEAN AS together, $6::VARCHAR AS judge",

@@ -1,8 +1,8 @@
-"""What numbers were made from, so that a later call knows whether scoring would still give them.
+"""What numbers were computed from, so that a later call knows whether they are still current.
 
 Everything that a number depends on has a short digest: the stored rows with the run's configuration, the labels, the
-metric definitions, how hits were matched, the knowledge base that citations lead to and, where places decide, where
-the expected chunks are: other runs' hits may state it.
+metric definitions, how hits were matched, the knowledge base that citations refer to and, if places decide, the places
+of the expected chunks, which hits of other runs may state.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _REASONS = {
     "label_versions": PLACES,
     "judge": JUDGEMENTS,
 }
-# What only numbers that were made by places depend on.
+# Fields that matter only for numbers that were matched by places.
 _OF_PLACES = ("min_overlap", "overlap_of", "places")
 
 
 def provenance(session: Session, golden: Golden, options: ScoreOptions) -> dict[str, Any]:
-    """What is the same for all runs of one scoring."""
+    """The part that is the same for all runs of one scoring."""
     found: dict[str, Any] = {
         "kbeval": __version__,
         "metrics": definitions_hash(options.metrics()),
@@ -64,23 +64,25 @@ def provenance(session: Session, golden: Golden, options: ScoreOptions) -> dict[
 
 
 def of_places(session: Session, options: ScoreOptions) -> dict[str, Any]:
-    """What numbers depend on that were made by places."""
+    """The part that matters only for numbers that were matched by places."""
     return {"min_overlap": options.min_overlap, "overlap_of": options.overlap_of, "places": _places(session)}
 
 
 class LabelVersions:
-    """Whose chunks the labels are, if this is known from hits of other runs only: then `match = auto` depends on it."""
+    """The chunker versions of the labels, if they are known only from hits of other runs: `match = auto` then depends
+    on them.
+    """
 
     def __init__(
         self, session: Session, golden: Golden, options: ScoreOptions, stored_versions: Collection[str | None]
     ) -> None:
-        """`stored_versions`: the chunkers that the configurations of all stored runs name, None among them."""
+        """`stored_versions`: the chunkers named by the configurations of all stored runs, possibly with None."""
         self._session = session
         self._matters = options.match == "auto" and golden.has("expected_chunk_ids")
         self._several = len({version for version in stored_versions if version is not None}) > 1
 
     def of_run(self, version: str | None) -> dict[str, str]:
-        """For a run whose configuration names this version; empty where nothing depends on it."""
+        """For a run whose configuration names this version; empty if nothing depends on it."""
         needed = self._matters and (self._several or version is None) and self._digest
         return {"label_versions": needed} if needed else {}
 
@@ -94,15 +96,15 @@ class LabelVersions:
 
 
 def of_run(rows: str, config_json: str) -> dict[str, str]:
-    """What is a run's own: its rows, by their digest, and its configuration.
+    """The part of one run: the digest of its rows, and its configuration.
 
-    Without its secrets: no number depends on them, and a digest would let others test what they guess.
+    Secrets are excluded: no number depends on them, and a digest would make guesses verifiable.
     """
     return {"rows": rows, "config": _short(kept_config(config_json))}
 
 
 def judges(session: Session) -> dict[str, dict[str, Any]]:
-    """For each run that was judged here: by which judging its scores were given, for each rubric."""
+    """For each run that was judged here: the judging that its scores come from, for each rubric."""
     session.need("judgings")
     found: dict[str, dict[str, Any]] = {}
     for run_id, rubric, judging, provider, model, rubric_hash, parameters, cut, unfinished in session.rows(
@@ -121,7 +123,7 @@ def judges(session: Session) -> dict[str, dict[str, Any]]:
 
 
 def by_places(provenance: Mapping[str, Any]) -> bool:
-    """Were numbers made by places?"""
+    """Were numbers matched by places?"""
     return "places" in provenance
 
 
@@ -145,13 +147,13 @@ def _short(text: str) -> str:
 
 
 def reasons(stored: AggregateMetrics | None, now: Mapping[str, Any]) -> list[str]:
-    """Why stored numbers are not what scoring would give now; empty where they are."""
+    """Why stored numbers differ from what scoring would give now; empty if they do not."""
     if stored is None:
         return [NEW]
     made_from = stored.provenance
     if "rows" not in made_from:
         return ["scored by an older version"]
-    # How a run was matched follows from all the rest, so what places decide matters only where they did.
+    # How a run was matched follows from the other parts, so places matter only if they decided.
     left_out = () if by_places(made_from) else _OF_PLACES
     changed = [name for name in _REASONS if name not in left_out and made_from.get(name) != now.get(name)]
     found = dict.fromkeys(_REASONS[name] for name in changed)

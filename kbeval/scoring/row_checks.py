@@ -1,4 +1,4 @@
-"""Irregular rows behind the numbers, which are reported next to the numbers."""
+"""Warnings about irregular rows, reported next to the numbers."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from kbeval.util.text import counted
 if TYPE_CHECKING:
     from kbeval.scoring.scorer import Scoring
 
-# Labels that are about what was retrieved.
+# Labels about retrieval.
 _OF_HITS = ("expected_chunk_ids", "expected_doc_ids", "expected_spans", "relevance", "gold_supports")
 
-# What follows if labels and hits have different kinds of position.
+# The consequence if labels and hits have different kinds of position.
 _BY_DOCUMENT = "the document alone decides there; store one kind of position with both"
 
 
 def row_warnings(scoring: Scoring) -> Iterator[str]:
-    """What a reader of the numbers must know about the rows that they were made from, one line for each run."""
-    # Reading rows again takes time, and is only useful if something was missing from them.
+    """Warnings about the rows that numbers were computed from, one line per run."""
+    # Reading rows again takes time, and is useful only if something was missing.
     if _something_lacks(scoring):
         for run_id, text in (*runs_without_hits(scoring), *misnamed_fields(scoring)):
             yield f"run {run_id}: {text}"
@@ -29,7 +29,7 @@ def row_warnings(scoring: Scoring) -> Iterator[str]:
     for run_id, queries in idless.items():
         yield (
             f"run {run_id}: {counted(len(queries), 'hit')} without chunk_id, doc_id or a known path,"
-            f" first in query {queries[0]}: nothing that is expected can be found in them"
+            f" first in query {queries[0]}: they cannot match anything that is expected"
         )
     tied: dict[str, list[str]] = {}
     for run_id, query_id, _ in tied_rankings(scoring):
@@ -37,19 +37,19 @@ def row_warnings(scoring: Scoring) -> Iterator[str]:
     for run_id, queries in tied.items():
         yield (
             f"run {run_id}: {counted(len(queries), 'ranking')} with repeated ranks, first of query {queries[0]}:"
-            " each hit takes a place of its own, in the order of ranks and then of the list"
+            " hits are ordered by rank, then by their order in the list"
         )
     for run_id, version, source in guessed_chunkers(scoring):
         if source == "hits":
             continue
-        guess = f"taken for {version}, as the chunks that it hit" if version else "unknown"
+        guess = f"assumed to be {version}, like the chunks that it hit" if version else "unknown"
         yield f"run {run_id}: its configuration names no chunker_version, and there are several: it is {guess}"
     for run_id, text in unmet_axes(scoring):
         yield f"run {run_id}: {text}"
 
 
 def _something_lacks(scoring: Scoring) -> bool:
-    """Is there a run without any hits or with empty answers only, or a hit that names no chunk or no document?"""
+    """Is there a run without any hits or with empty answers only, or a hit that does not name a chunk or a document?"""
     ((runs, unlinked, _),) = built_rows(scoring, "row_gaps")
     return bool(runs or unlinked)
 
@@ -62,7 +62,7 @@ def built_rows(scoring: Scoring, relation: str, order: str = "") -> list[tuple[A
 
 
 def runs_without_hits(scoring: Scoring) -> list[tuple[str, str]]:
-    """Runs in which no row has hits, nor an empty list of hits: run, and a description."""
+    """Runs in which no row has hits or an empty list of hits: the run, and a description."""
     other = {run_id: found for run_id, level, _, found, _, _ in _all_misnamed(scoring) if level == "row"}
     needed = any(scoring.golden.has(label) for label in _OF_HITS)
     return [
@@ -74,7 +74,7 @@ def runs_without_hits(scoring: Scoring) -> list[tuple[str, str]]:
 
 def _all_misnamed(scoring: Scoring) -> list[tuple[str, str, str, str, str, int]]:
     found = built_rows(scoring, "misnamed_fields", "ORDER BY run_id, level DESC, field, n_rows DESC, found")
-    # Where nothing is labelled by chunks, it does not matter which chunk a hit is.
+    # If no label names a chunk, it does not matter which chunk a hit is.
     has_chunks = scoring.golden.has("expected_chunk_ids") or scoring.golden.has("relevance")
     first: dict[tuple[str, ...], tuple[str, str, str, str, str, int]] = {}
     for run_id, level, field, spelt, query_id, rows in found:
@@ -84,7 +84,7 @@ def _all_misnamed(scoring: Scoring) -> list[tuple[str, str, str, str, str, int]]
 
 
 def misnamed_fields(scoring: Scoring) -> list[tuple[str, str]]:
-    """Fields under another name than kbeval reads, one line for each run."""
+    """Fields under another name than the one that kbeval reads, one line per run."""
     without = {run_id for run_id, _ in built_rows(scoring, "runs_without_hits")}
     texts: dict[str, list[str]] = {}
     where = {"row": "rows", "hit": "hits", "answer": "answers"}
@@ -94,21 +94,22 @@ def misnamed_fields(scoring: Scoring) -> list[tuple[str, str]]:
                 f"{where[level]} with {found!r} and no {field!r} (first in query {query_id})"
             )
     return [
-        (run_id, f"{', '.join(found)}: only the names that kbeval knows are read") for run_id, found in texts.items()
+        (run_id, f"{', '.join(found)}: only fields with the documented names are read")
+        for run_id, found in texts.items()
     ]
 
 
 def idless_hits(scoring: Scoring) -> list[tuple[str, str, int]]:
-    """Hits without an identity of their own: run, query, place in the list."""
+    """Hits without any id: run, query, and position in the list."""
     if scoring.golden.has("gold_supports") or "anchors" in scoring.systems:
-        # Those are identified by path and headings.
+        # Hits of that system are identified by path and headings.
         return []
     ((_, _, nameless),) = built_rows(scoring, "row_gaps")
     return built_rows(scoring, "hits_without_id") if nameless else []
 
 
 def guessed_chunkers(scoring: Scoring) -> list[tuple[str, str | None, str | None]]:
-    """Runs whose configuration does not say by which chunker they were made, where there are several."""
+    """Runs whose configuration does not name their chunker, if there are several."""
     ((versions, silent),) = built_rows(scoring, "silent_runs")
     return built_rows(scoring, "guessed_chunkers") if versions > 1 and silent else []
 
@@ -119,7 +120,7 @@ def tied_rankings(scoring: Scoring) -> list[tuple[str, str, int]]:
 
 
 def unmet_axes(scoring: Scoring) -> list[tuple[str, str]]:
-    """Labels that the hits of a run cannot be compared with: run, and a description."""
+    """Labels that are not comparable with the hits of a run: the run, and a description."""
     if not scoring.matching.places_matter:
         return []
     found = [
@@ -138,7 +139,7 @@ def unmet_axes(scoring: Scoring) -> list[tuple[str, str]]:
         used.setdefault(run_id, []).append(axis)
     for run_id, axis, query_id, queries in unmet:
         stand = f"its hits and the known chunks are by {', '.join(used[run_id])}"
-        found.append((run_id, _unmet(axis, query_id, queries, stand, "they cannot meet")))
+        found.append((run_id, _unmet(axis, query_id, queries, stand, "they cannot match")))
     return found
 
 

@@ -1,6 +1,7 @@
-"""Tables that are made from the runs themselves: their stored numbers, their configurations, one run next to another.
+"""Tables built from the runs themselves: stored numbers, configurations, and pairs of consecutive runs.
 
-They are small, and are read in Python by the code that reads them everywhere else. The views of `sql/views/` read them.
+They are small, and are built in Python by the code that parses this data elsewhere. The views of `sql/views/` read
+them.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from kbeval.storage.runs import Run
 if TYPE_CHECKING:
     from kbeval.engine.session import Loader, Session
 
-# What they are made from, in addition to the runs themselves.
+# Their inputs, in addition to the runs themselves.
 MADE_FROM = {"step_pairs": ("run_order", "sides")}
-# What the macro `compare` reads: build these before it is called.
+# The relations that the macro `compare` reads; they must be built before it is called.
 COMPARE_READS = ("configurations", "found_places", "queries", "run_details", "sides")
 _LARGEST_COUNT = 2**63 - 1
 
 
 def loaders(runs: Sequence[Run]) -> dict[str, Loader]:
-    """The relations that views read and that are not files; `compare` is the macro, with all that it reads."""
+    """The relations that views read and that are not files; `compare` is the macro with everything that it reads."""
     return {
         "aggregates": _table(
             "aggregates",
@@ -64,13 +65,13 @@ def loaders(runs: Sequence[Run]) -> dict[str, Loader]:
 
 
 def macros(session: Session) -> None:
-    """Make `compare(a, b)`, which gives the rows of `kbeval compare`, and build what it reads."""
+    """Create `compare(a, b)`, which returns the rows of `kbeval compare`, and build what it reads."""
     session.need(*COMPARE_READS)
     session.execute(compare_macro())
 
 
 def compare_macro() -> str:
-    """The statement that makes `compare(a, b)`."""
+    """The statement that creates `compare(a, b)`."""
     causes = ", ".join(f"MAX(CASE WHEN part = '{part}' THEN '{part} changed' END)" for part in CAUSES)
     steps = {name: relation_sql(name) for name in ("pairs", "moved_places", "compared")}
     sql = without_comments(read_sql("compare/compare_macro.sql"))
@@ -80,7 +81,7 @@ def compare_macro() -> str:
 
 
 def relation_sql(name: str) -> str:
-    """The statement of a relation, to be put inside another."""
+    """The statement of a relation, for use inside another."""
     return without_comments(relations()[name].sql).strip()
 
 
@@ -93,7 +94,7 @@ def _load_step_pairs(session: Session) -> None:
 
 
 def _table(name: str, columns: Mapping[str, str], rows: Callable[[], Iterable[tuple[Any, ...]]]) -> Loader:
-    """A small table, made when it is needed."""
+    """A small table that is built when it is needed."""
     unnested = ", ".join(
         f"UNNEST(CAST(${place} AS {kind}[])) AS {column}"
         for place, (column, kind) in enumerate(columns.items(), start=1)

@@ -1,4 +1,4 @@
-"""Warnings next to the numbers of runs: what is missing from them, and what they do not mean."""
+"""Warnings next to the numbers of runs: missing data and limited meaning."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from kbeval.scoring.aggregate import Scored
     from kbeval.scoring.scorer import Scoring
 
-# For each number of a run: what it is made of (a count, or percentiles and a sum in units of the 15th decimal), how
-# many queries have it, and how many do not.
+# For each number of a run: its components (a count, or percentiles and a sum in units of the 15th decimal), how many
+# queries have a value, and how many do not.
 Totals = dict[str, tuple[list[Any], int, int]]
 
 
 def run_warnings(scoring: Scoring, scored: Scored, totals: Mapping[str, Totals]) -> Iterator[str]:
-    """What a reader of the numbers must know about them."""
+    """The warnings that are printed with the numbers."""
     yield from _warnings(scoring, scored)
     yield from _null_warnings(scoring, totals, queries_it_applies_to(scoring))
     yield from _depth_warnings(scoring, scored)
@@ -49,7 +49,10 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
         for run in scoring.runs:
             if not run.is_dated:
                 when = cut(run.created_at, 40)
-                yield f"run {run.run_id}: created_at {when!r} is not a time: 'latest' and names by position are refused"
+                yield (
+                    f"run {run.run_id}: created_at {when!r} is not a time, so 'latest' and names by position are"
+                    " rejected"
+                )
     left_out = "left out" if scoring.together else "left out (--missing zero counts them)"
     treated = "counted as zero" if scoring.options.missing == "zero" else left_out
     traces = {run.run_id for run in scoring.runs if imported_from(config_of(run)) == "grounded"}
@@ -60,12 +63,12 @@ def _warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
             scoring.golden,
             (ledger["rows"], ledger["unknown"]),
             MISSING_TRACES if run_id in traces else treated,
-            "counted in totals only",
+            "counted only in totals",
         )
 
 
 def queries_it_applies_to(scoring: Scoring) -> dict[str, list[int]]:
-    """For each run, to how many of its queries each metric of the scoring applies."""
+    """For each run, the number of queries that each metric of the scoring applies to."""
     if not scoring.metrics:
         return {}
     counts = ",\n    ".join(f"COUNT(CASE WHEN {metric.condition} THEN 1 END)" for metric in scoring.metrics)
@@ -81,12 +84,12 @@ def _null_warnings(
         for run_id, counts in applies.items()
         for metric, count in zip(scoring.metrics, counts, strict=True)
         for column in metric.columns
-        # Where a shipped metric is null, it does not apply; the ledger says to how many queries.
+        # If a built-in metric is null it does not apply; the ledger counts these queries.
         if metric.origin != "kbeval" and totals[run_id][column.name][1] < count
     }
     if not suspects:
         return
-    # What is too large to be summed up has no part in a mean, but it is not null.
+    # A value that is too large to be summed is not part of a mean, but it is not null.
     names = sorted(suspects)
     values = ", ".join(f"COUNT({scoring.session.quoted(name)})" for name in names)
     found = scoring.session.rows(f"SELECT run_id, {values} FROM query_scores GROUP BY run_id")
@@ -98,7 +101,8 @@ def _null_warnings(
             for run_id, counts in applies.items()
             if (lacking := max((counts[place] - given[run_id][name] for name in columns), default=0)) > 0
         }
-        # Whether a tool could score an answer is for the ledger: its definition is not ours.
+        # Whether another tool could score an answer is reported in the ledger, because kbeval does not define the
+        # metric.
         if not nulls or metric.grain == PER_ROW_SCORE:
             continue
         first, *others = nulls
@@ -138,14 +142,14 @@ def _depth_warnings(scoring: Scoring, scored: Scored) -> Iterator[str]:
         )
 
 
-MISSING_TRACES = "counted as answered, with nothing in it"
+MISSING_TRACES = "counted as answered, with an empty answer"
 
 
 def gap_warnings(whose: str, golden: Golden, counts: tuple[int, int], treated: str, kept: str) -> Iterator[str]:
     """Warnings if run and golden file have different queries.
 
-    `whose`: the run's. `counts`: its rows, and those without a query. `treated`: what becomes of queries without a row.
-    `kept`: and of rows without a query.
+    `whose`: a name for the run. `counts`: its rows, and those without a query. `treated`: how queries without a row are
+    treated. `kept`: how rows without a query are treated.
     """
     rows, unknown = counts
     if rows and rows == unknown:

@@ -1,7 +1,7 @@
-"""Facts → scores: an open session over some runs, and the one query that computes every metric of all of them.
+"""Facts → scores: an open session over some runs, and the single query that computes every metric of all of them.
 
-A run is a column, never a loop. The SQL is in `sql/`; what is composed here is only the part that depends on
-which metrics there are.
+Runs are a column, never a loop. The SQL is in `sql/`; only the part that depends on the set of metrics is composed
+here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NUMBER_TYPE = re.compile(
 
 
 class Scoring:
-    """An open session over some runs of a database. Ask it for scores, aggregates, or any relation."""
+    """An open session over some runs of a database, which provides scores, aggregates and any relation."""
 
     def __init__(  # noqa: PLR0913, PLR0917  (all that a scoring is of)
         self,
@@ -58,7 +58,7 @@ class Scoring:
         """`stored`: every run of the source, if there are more than `runs`. `together`: as in `open_scoring`."""
         self.source: Source = source
         self.together = together
-        # Why runs that were asked for were left out.
+        # Why requested runs were left out.
         self.key_faults: list[KeyFault] = []
         self.golden = golden
         self.runs = list(runs)
@@ -66,14 +66,14 @@ class Scoring:
         self.systems = {system for run in runs if (system := imported_from(config_of(run))) is not None}
         # A run's own k is computed for all runs and kept for that run only: numbers do not depend on other runs.
         own_ks = {k for run in runs if (k := own_k(config_of(run))) is not None}
-        # Each own rubric that runs were judged by is a metric.
+        # Each user-defined rubric that runs were judged by is a metric.
         self.rubrics = source.rubrics()
-        # And each score that came with the rows.
+        # So is each score that came with the rows.
         self.catalogue = options.metrics(self.rubrics, row_score_metrics(map(config_of, runs)))
         self.asked_ks = {metric.name: metric.ks for metric in self.catalogue}
         self.metrics = [metric.with_ks(own_ks) for metric in self.catalogue if self._can_apply(metric)]
         self.columns: list[Name] = [column for metric in self.metrics for column in metric.columns]
-        # Names of own metrics that aggregate the one row of a query, which is deprecated.
+        # Names of user-defined metrics that aggregate the one row of a query, which is deprecated.
         self._aggregates_of_one_row: set[str] = set()
         self.session = session
         session.add_loaders(
@@ -90,7 +90,7 @@ class Scoring:
         session.add_choices(stored_choices() | choices(situation))
 
     def _can_apply(self, metric: Metric) -> bool:
-        """Is there anything that it could apply to? If not, it is not computed, which saves time."""
+        """Can the metric apply to anything? If not, it is not computed, which saves time."""
         if metric.system is not None and metric.system not in self.systems:
             return False
         if metric.labels == "expected_spans":
@@ -102,12 +102,12 @@ class Scoring:
     # --- scores ---------------------------------------------------------------------------------
 
     def build_scores(self) -> None:
-        """Make `query_scores`, and `scores`: the same, one row per number."""
+        """Build `query_scores`, and `scores` with the same values, one row per number."""
         self.build_query_scores()
         self.session.execute(f"CREATE VIEW scores AS {self.scores_sql()}")
 
     def build_query_scores(self) -> None:
-        """Make `query_scores`, one row per query and one column per number."""
+        """Build `query_scores`, one row per query and one column per number."""
         self.session.need(PER_QUERY, *(metric.grain for metric in self.metrics))
         own = [metric for metric in self.metrics if metric.origin != "kbeval"]
         if own and self.session.is_far:
@@ -131,7 +131,7 @@ class Scoring:
         except duckdb.InterruptException:
             raise
         except duckdb.Error as error:
-            # The names were right but a value was not; only user-defined metrics can cause this.
+            # The names were valid but a value was not; only user-defined metrics can cause this.
             for metric in own:
                 self._check(metric, "")
             raise MetricError(f"the metrics cannot be computed together: {first_line(error)}") from error
@@ -143,11 +143,11 @@ class Scoring:
         )
         if scores != queries:
             names = ", ".join(metric.name for metric in own)
-            msg = f"one of {names} gives several values for one query; it must be one expression with one value"
+            msg = f"one of {names} returns several values for one query; it must be a single expression with one value"
             raise MetricError(msg)
 
     def scoring_sql(self) -> str:
-        """The one query that computes every metric of every run."""
+        """The single query that computes every metric of every run."""
         values: dict[str, list[str]] = {}
         choices = []
         for place, (metric, column) in enumerate((m, column) for m in self.metrics for column in m.columns):
@@ -195,7 +195,7 @@ class Scoring:
 
     @staticmethod
     def _refuse(metric: Metric, expressions: Expressions) -> None:
-        """A metric sees the rows of one query, and gives the same value for the same rows."""
+        """Reject metrics that see more than the rows of one query, or that are not deterministic."""
         if fault := expressions.fault(metric.where, PER_QUERY):
             raise _wrong(metric, f"where: {one_line(metric.where)}", fault)
         for column in metric.columns:
@@ -203,7 +203,7 @@ class Scoring:
                 raise _wrong(metric, one_line(metric.expression), fault)
 
     def _check(self, metric: Metric, how: str) -> None:
-        """Try one metric alone. `how`: DESCRIBE looks at names and types, an empty string computes it."""
+        """Try one metric alone. `how`: DESCRIBE checks names and types, an empty string computes it."""
         condition = f"{how} SELECT 1 FROM per_query WHERE ({metric.where}\n)"
         self._try(metric, f"where: {one_line(metric.where)}", condition)
         for column in metric.columns:
@@ -211,14 +211,14 @@ class Scoring:
             value = _value_sql(expression, metric.grain, is_aggregate=self._takes_group(metric))
             found = self._try(metric, one_line(metric.expression), f"{how} {value}")
             if how and len(found) != 2:
-                raise _wrong(metric, one_line(metric.expression), "it must be one expression")
+                raise _wrong(metric, one_line(metric.expression), "it must be a single expression")
             if how and not _NUMBER_TYPE.fullmatch(str(found[1][1])):
-                raise _wrong(metric, one_line(metric.expression), f"it gives {found[1][1]}, not a number")
+                raise _wrong(metric, one_line(metric.expression), f"it returns {found[1][1]}, not a number")
 
     def _try(self, metric: Metric, shown_part: str, sql: str) -> list[tuple[Any, ...]]:
         try:
             if len(self.session.connection.extract_statements(sql)) != 1:
-                raise _wrong(metric, shown_part, "it must be one expression")
+                raise _wrong(metric, shown_part, "it must be a single expression")
             return self.session.rows(sql)
         except duckdb.InterruptException:
             raise
@@ -231,12 +231,12 @@ class Scoring:
 
 
 def _value_sql(expression: str, grain: str, *, is_aggregate: bool) -> str:
-    """One expression alone, for each query. An aggregate without a group next to a column is an error."""
+    """A single expression, for each query. An aggregate without a group next to a column is an error."""
     return f"SELECT result_no, (\n{expression}\n) AS value FROM {grain}{' GROUP BY result_no' if is_aggregate else ''}"
 
 
 def _wrong(metric: Metric, part: str, what: str) -> MetricError:
-    return MetricError(f"{metric.origin}: this expression does not work: {part}: {what}")
+    return MetricError(f"{metric.origin}: invalid expression: {part}: {what}")
 
 
 def one_line(text: str) -> str:
@@ -245,7 +245,7 @@ def one_line(text: str) -> str:
 
 
 class StoredScoring(Scoring):
-    """A scoring of runs that are in a database or an archive."""
+    """A scoring of runs of a database or an archive."""
 
     def __init__(  # noqa: PLR0913, PLR0917  (as Scoring)
         self,

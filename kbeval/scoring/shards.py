@@ -1,8 +1,9 @@
-"""Scoring an archive in shards: each process scores its share of the runs into a file of its own, and one joins them.
+"""Scoring an archive in shards: each process scores its share of the runs into a separate file, and one process merges
+the files.
 
 Which shard a run belongs to follows from its id alone, so it does not change when other runs are added. A shard's file
 is written when all of its runs are scored, and replaces the file of an earlier attempt: a shard that fails leaves
-nothing behind, and one that runs twice writes the same numbers. Nothing is stored before all shards are joined.
+nothing behind, and one that runs twice writes the same numbers. Nothing is stored until all shards are merged.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from kbeval.storage.source import open_source
 
 _NAME = re.compile(r"([1-9][0-9]{0,4})-of-([1-9][0-9]{0,4})\.json")
 MOST = 10_000
-# What all shards must be scored with.
+# What must be equal in all shards.
 _ALIKE = {
     "kbeval": "versions of kbeval",
     "metrics": "definitions of metrics",
@@ -61,12 +62,12 @@ class Shard:
         return f"{self.number}/{self.count}"
 
     def holds(self, run_id: str) -> bool:
-        """Does a run belong to this shard? It stays in the shard whatever other runs there are."""
+        """Does a run belong to this shard? The answer does not depend on other runs."""
         digest = hashlib.sha256(run_id.encode("utf-8", "surrogatepass")).digest()
         return int.from_bytes(digest[:8]) % self.count == self.number - 1
 
     def file(self, archive: Path) -> Path:
-        """Where its numbers are kept until they are joined."""
+        """The file that holds its numbers until they are merged."""
         return archive / SHARDS / f"{self.number}-of-{self.count}.json"
 
 
@@ -82,7 +83,7 @@ class ShardWriter:
         check_archive(archive)
 
     def add(self, scored: Scored, run_ids: Sequence[str]) -> None:
-        """Take over the numbers of these runs, and what is stored along with them."""
+        """Add the numbers of these runs, and the data stored along with them."""
         self._runs |= {run_id: scored.aggregates[run_id].to_json() for run_id in run_ids}
         self._spans += scored.spans
         if scored.golden is not None:
@@ -104,11 +105,11 @@ class ShardWriter:
 
 @dataclass
 class Merged:
-    """What was stored, and what could not be."""
+    """The runs that were stored, and those that could not be."""
 
     shards: int
     stored: list[str] = field(default_factory=list)
-    # Runs that a shard could not score, and runs whose rows or configuration are others by now.
+    # Runs that a shard could not score, and runs whose rows or configuration have changed since.
     left_out: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
 
@@ -124,14 +125,14 @@ class _Part:
 
 
 def check_archive(database: str | os.PathLike[str]) -> None:
-    """Shards are of an archive: many processes can read it, on many machines."""
+    """Shards require an archive, which many processes on many machines can read."""
     if not is_archive(Path(database)):
-        msg = f"{database} is not an archive; make one with 'kbeval archive FOLDER', and specify it with --db"
+        msg = f"{database} is not an archive; create one with 'kbeval archive FOLDER', and specify it with --db"
         raise UsageError(msg)
 
 
 def merge_shards(archive: str | os.PathLike[str]) -> Merged:
-    """Store the numbers of all shards, all or nothing, and remove their files."""
+    """Store the numbers of all shards in one transaction, and remove their files."""
     check_archive(archive)
     folder = Path(archive).resolve()
     parts = list(_parts(folder))
@@ -187,7 +188,7 @@ def _read(path: Path, shard: Shard) -> _Part:
         msg = f"{path} cannot be read; nothing was stored: score with --shard {shard} again"
         raise DatabaseError(msg) from error
     if not is_own:
-        msg = f"{path} has runs of another shard; nothing was stored: score with --shard {shard} again"
+        msg = f"{path} contains runs of another shard; nothing was stored: score with --shard {shard} again"
         raise DatabaseError(msg)
     return part
 
@@ -207,12 +208,12 @@ def _spans(  # noqa: PLR0913, PLR0917  (the fields of ChunkSpans)
 
 def _refuse_incomplete(archive: str | os.PathLike[str], parts: Sequence[_Part]) -> None:
     if not parts:
-        msg = f"{archive} has no shards to merge; score each with 'kbeval score --all --shard I/N' first"
+        msg = f"{archive} contains no shards to merge; score each with 'kbeval score --all --shard I/N' first"
         raise UsageError(msg)
     counts = sorted({part.shard.count for part in parts})
     if len(counts) > 1:
         several = " and of ".join(map(str, counts))
-        msg = f"{Path(archive) / SHARDS} has shards of {several}; delete those that do not belong together"
+        msg = f"{Path(archive) / SHARDS} contains shards of {several}; delete those that do not belong together"
         raise DatabaseError(msg)
     missing = sorted(set(range(1, counts[0] + 1)) - {part.shard.number for part in parts})
     if missing:
@@ -224,7 +225,7 @@ def _refuse_incomplete(archive: str | os.PathLike[str], parts: Sequence[_Part]) 
 
 
 def _refuse_different(parts: Sequence[_Part]) -> None:
-    """In one go, all runs are scored with the same labels, metrics and options."""
+    """Reject shards that were not all scored with the same labels, metrics and options."""
     for name, what in _ALIKE.items():
         found: dict[Any, Shard] = {}
         for part in parts:
@@ -238,7 +239,9 @@ def _refuse_different(parts: Sequence[_Part]) -> None:
 
 
 def _joined(rows: Iterable[ChunkSpans]) -> Iterator[ChunkSpans]:
-    """The spans to keep of all shards. Where hits of several shards place one chunk differently, one is kept."""
+    """The spans to keep from all shards. If hits of several shards state different places for one chunk, one is
+    kept.
+    """
     found: dict[tuple[str, ...], ChunkSpans] = {}
     for row in sorted(rows, key=lambda row: (row[3] is None, row[4] or "", row[3] or "")):
         chunk_id, version, policy, doc_id, spans, _, seen_in = row

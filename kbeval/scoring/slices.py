@@ -1,6 +1,6 @@
 """Slices: every number again for each value of a field, or for each combination of the values of several fields.
 
-A field is one of the golden file, unknown ones included, or one of the stored rows. A query whose field is a list
+A field belongs to the golden file (including unknown fields) or to the stored rows. If the value is a list, the query
 belongs to the slice of each item.
 """
 
@@ -26,10 +26,13 @@ _MOST_FIELDS = 4
 
 
 def slice_fields(by: str) -> list[str]:
-    """The fields that `by` names, with commas between them. Raises UsageError if it names none, or one twice."""
+    """The fields that `by` names, separated by commas. Raises UsageError if there are none, or a duplicate."""
     found = [part.strip() for part in by.split(",")]
     if not all(found) or len(set(found)) < len(found) or len(found) > _MOST_FIELDS:
-        msg = f"cannot slice by {cut(by, 60)!r}: name a field, or up to {_MOST_FIELDS} different ones: category,lang"
+        msg = (
+            f"cannot slice by {cut(by, 60)!r}: specify a field, or up to {_MOST_FIELDS} different ones, e.g."
+            " category,lang"
+        )
         raise UsageError(msg)
     return found
 
@@ -56,7 +59,7 @@ def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401  (any value of a golden
 
 
 def golden_slices(golden: Golden, by: str) -> Mapping[str, list[str]]:
-    """The slices of each golden query. Raises UsageError where a field is not one of the golden file."""
+    """The slices of each golden query. Raises UsageError if a field is not in the golden file."""
     fields = []
     for field in slice_fields(by):
         values = golden_values(golden, field)
@@ -82,11 +85,11 @@ def name_of(values: Sequence[str]) -> str:
 
 
 def _quoted(value: str) -> str:
-    # So that no two combinations have the same name.
+    # Quoted, so that no two combinations have the same name.
     return json.dumps(value, ensure_ascii=False) if _BETWEEN.strip() in value or value.startswith('"') else value
 
 
-# The fields that golden files usually have to slice by.
+# Fields of golden files that are commonly used for slices.
 SLICE_FIELDS = ("category", "difficulty", "lang", "tags", "group")
 
 
@@ -95,7 +98,7 @@ def _golden_fields(golden: Golden) -> set[str]:
 
 
 def load_slices(scoring: Scoring, by: str) -> None:
-    """Make `asked_slices`: which slice each row belongs to."""
+    """Build `asked_slices`: the slice that each row belongs to."""
     session, fields = scoring.session, slice_fields(by)
     branches, rows = [], []
     for place, field in enumerate(fields):
@@ -137,7 +140,7 @@ def _path_of(scoring: Scoring, field: str) -> str:
     session.need("fields")
     candidates: list[str] = [_path([field]), *([_path(field.split("."))] if "." in field else ())]
     for path in candidates:
-        # Rows of other runs may not have it, and that is no fault; one of all runs must.
+        # Rows of some runs may lack the field, but at least one row of all runs must have it.
         if session.rows(f"SELECT 1 FROM fields WHERE json_extract(fields, {literal(path)}) IS NOT NULL LIMIT 1"):
             return path
     names = {str(row[0]) for row in session.rows("SELECT DISTINCT UNNEST(json_keys(fields)) FROM fields")}
@@ -154,6 +157,6 @@ def _path(names: Sequence[str]) -> str:
 
 
 def without_ignored(warnings: Sequence[str], by: str | None) -> list[str]:
-    """The warnings about a golden file; a field of its own that numbers are sliced by is not ignored."""
+    """The warnings about a golden file, except for unknown fields that are used for slices."""
     used = [] if by is None else [f"unknown field {field!r} is ignored" for field in slice_fields(by)]
     return [warning for warning in warnings if not warning.startswith(tuple(used))] if used else list(warnings)

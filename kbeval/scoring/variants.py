@@ -1,6 +1,6 @@
-"""Which variant of a relation a scoring uses: one rule for all of them.
+"""Selects the variant of each relation that a scoring uses.
 
-A relation may have several files, `hit_places.sql` and `hit_places@ids.sql`: the same columns, made with less work
+A relation may have several files, `hit_places.sql` and `hit_places@ids.sql`: the same columns, computed with less work
 where that is sufficient. A rule is evaluated when its relation is first needed.
 """
 
@@ -25,11 +25,11 @@ class Situation(NamedTuple):
     # The systems that runs were imported from.
     systems: Collection[str]
     matching: Matching
-    # The database holds judgings.
+    # The database contains judgings.
     is_judged: bool = False
 
     def has_no_anchors(self) -> bool:
-        """No run is of the anchor-labelled system, and no label names a support."""
+        """No run comes from the anchor-labelled system, and no label names a support."""
         return "anchors" not in self.systems and not self.golden.has("gold_supports")
 
     def has_no_judgings(self) -> bool:
@@ -37,11 +37,11 @@ class Situation(NamedTuple):
         return not self.is_judged
 
     def has_no_traces(self) -> bool:
-        """No run is of grounded question answering."""
+        """No run comes from grounded question answering."""
         return "grounded" not in self.systems
 
     def ids_decide(self) -> bool:
-        """For no run does it matter where hits and labels are."""
+        """The places of hits and labels matter for no run."""
         return not self.matching.places_matter
 
     def documents_are_named(self) -> bool:
@@ -49,7 +49,7 @@ class Situation(NamedTuple):
         return not self.matching.documents_missing
 
     def ids_decide_and_documents_are_named(self) -> bool:
-        """Then the place of a hit is of no use, and its document needs no table."""
+        """Then the place of a hit is not needed, and its document is known without a table."""
         return self.ids_decide() and self.documents_are_named()
 
     def hits_name_chunks(self) -> bool:
@@ -57,7 +57,7 @@ class Situation(NamedTuple):
         return not self.matching.names_missing
 
     def ids_keep_their_text(self) -> bool:
-        """No chunk id is used again for other text than before."""
+        """No chunk id is reused for other text than before."""
         return not self.matching.ids_reused
 
     def hits_agree_with_tables(self) -> bool:
@@ -74,7 +74,7 @@ class Situation(NamedTuple):
         return not (self.golden.has("expected_chunk_ids") or self.golden.has_span_labels)
 
     def texts_are_of_no_use(self) -> bool:
-        """How long each hit is follows from its own count or from the tables, or no hit has a text."""
+        """The length of each hit is known from its own count or from the tables, or no hit has a text."""
         return not self.matching.sizes_missing or self._no_hit_has("text")
 
     def hits_state_no_spans(self) -> bool:
@@ -85,11 +85,13 @@ class Situation(NamedTuple):
         return no_row_has(self.session, f"may_hold_{what}")
 
     def ids_compare(self) -> bool:
-        """It is clear without reading any hit that the ids of labels and hits compare, or that this cannot be known."""
+        """It is known without reading any hit that the ids of labels and hits are comparable, or that this cannot be
+        known.
+        """
         return self.matching.is_alike
 
     def chunkers_are_configured(self) -> bool:
-        """The configurations say all that must be known about the chunkers of runs."""
+        """The configurations state everything that is needed about the chunkers of runs."""
         return self.matching.is_configured
 
     def is_of_one_chunker(self) -> bool:
@@ -133,7 +135,7 @@ VARIED = frozenset(relation for relation, _, _ in RULES)
 
 
 def chunks_stay_in_place(session: Session) -> bool:
-    """The table has every kept chunk that it names at the place that was kept, in the same words."""
+    """The table has every kept chunk that it contains at the place that was kept, with the same text."""
     session.need("chunks", "kept_chunks")
     return not session.rows(
         "SELECT 1 FROM kept_chunks AS a JOIN chunks AS c USING (chunk_id, chunker_version, policy_hash)"
@@ -142,7 +144,7 @@ def chunks_stay_in_place(session: Session) -> bool:
 
 
 def no_row_has(session: Session, condition: str) -> bool:
-    """Known where all rows were read in this session; else false."""
+    """Known only if all rows were read in this session; otherwise false."""
     if session.is_kept("results") or "stored_results" not in session.handed_in:
         return False
     session.need("parsed")
@@ -155,7 +157,7 @@ def answers_cite_nothing(session: Session) -> bool:
 
 
 def nothing_is_cited(session: Session) -> bool:
-    """As above, asked once."""
+    """As above, evaluated once."""
     session.need("cited_places")
     return session.variant_of("cited_places") == "cited_places@none"
 
@@ -176,7 +178,7 @@ def ranks_are_positions(session: Session) -> bool:
 
 
 def nothing_moved(session: Session) -> bool:
-    """As above, asked once."""
+    """As above, evaluated once."""
     session.need("moved_chunks")
     return session.variant_of("moved_chunks") == "moved_chunks@none"
 
@@ -192,7 +194,7 @@ def engine_is_elsewhere(session: Session) -> bool:
     return session.is_far
 
 
-# As RULES, for what follows from relations alone: nothing has to be known about a scoring.
+# As RULES, for conditions that depend on relations only, not on the scoring.
 STORED_RULES: tuple[tuple[str, str, Callable[[Session], bool]], ...] = (
     ("moved_chunks", "none", chunks_stay_in_place),
     ("known_places", "settled", nothing_moved),

@@ -107,7 +107,7 @@ class ArchiveSource:
         """A run's files, whichever version wrote them."""
         return self._manifest.part(run_id)
 
-    def _rows(self, sql: str, parameters: Sequence[str] = ()) -> list[dict[str, Any]]:
+    def _rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[dict[str, Any]]:
         import duckdb
 
         def read() -> list[dict[str, Any]]:
@@ -292,9 +292,13 @@ class ArchiveSource:
         )
         return str(found[0]["result_json"]) if found else None
 
-    def result_rows(self, run_id: str) -> list[tuple[str, str]]:
-        """Every stored row of a run with the id of its query."""
-        found = self._rows(f"SELECT query_id, result_json FROM {self._rows_of([run_id])} ORDER BY query_id")
+    def result_rows(self, run_id: str, query_ids: Sequence[str]) -> list[tuple[str, str]]:
+        """The stored rows of a run for these queries, with the ids of the queries."""
+        found = self._rows(
+            f"SELECT query_id, result_json FROM {self._rows_of([run_id])} WHERE query_id IN (SELECT UNNEST(?))"
+            " ORDER BY query_id",
+            [list(query_ids)],
+        )
         return [(str(row["query_id"]), str(row["result_json"])) for row in found]
 
     def result_texts(self, run_id: str) -> list[str]:

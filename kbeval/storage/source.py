@@ -128,8 +128,8 @@ class StoredSource(Source, Protocol):
         """Every row of a run, in the order in which they were stored."""
         ...
 
-    def result_rows(self, run_id: str) -> list[tuple[str, str]]:
-        """Every row of a run: the id of its query and its JSON, by the order of the ids."""
+    def result_rows(self, run_id: str, query_ids: Sequence[str]) -> list[tuple[str, str]]:
+        """The rows of a run for these queries: the id of the query and the JSON, by the order of the ids."""
         ...
 
     def judge_inputs(self, hashes: Sequence[str]) -> dict[str, str]:

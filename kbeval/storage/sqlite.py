@@ -247,11 +247,13 @@ class SqliteSource:
         )
         return str(found[0]["result_json"]) if found else None
 
-    def result_rows(self, run_id: str) -> list[tuple[str, str]]:
-        """Every stored row of a run with the id of its query."""
+    def result_rows(self, run_id: str, query_ids: Sequence[str]) -> list[tuple[str, str]]:
+        """The stored rows of a run for these queries, with the ids of the queries."""
+        wanted = ", ".join(map(self._literal, sorted(set(query_ids)))) or "NULL"
         found = self._rows(
             f"SELECT {as_text('query_id')}, {as_text('result_json')} FROM eval_query_results"
-            f" WHERE run_id = {self._literal(run_id)} COLLATE BINARY ORDER BY query_id COLLATE BINARY"
+            f" WHERE run_id = {self._literal(run_id)} COLLATE BINARY"
+            f" AND CAST(COALESCE(query_id, '') AS TEXT) COLLATE BINARY IN ({wanted}) ORDER BY query_id COLLATE BINARY"
         )
         return [(str(row["query_id"]), str(row["result_json"])) for row in found]
 

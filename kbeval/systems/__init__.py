@@ -1,4 +1,4 @@
-"""Ways in: files of other systems become runs (one module per format), and `recorder` records runs from Python.
+"""Imports: files of other systems become runs (one module per format), and `recorder` records runs from Python.
 
 A row keeps all of its fields. Those that kbeval knows get kbeval's names and shapes (`query_id`, `hits_top_k`,
 `answer`); the rest is unchanged, so that an export returns what was imported.

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from kbeval.errors import KbevalError, UsageError
+from kbeval.frames.ranking import BY_RANK, BY_SCORE
 from kbeval.systems.json_lines import ImportFaultError, id_of, objects, read_text
 from kbeval.systems.knowledge import Knowledge
+from kbeval.systems.ranked_hits import by_score
 from kbeval.systems.tool_files import read_json, written_at
-from kbeval.systems.tool_rows import ToolRun, safe_part
+from kbeval.systems.tool_rows import LARGEST, ToolRun, safe_part
+from kbeval.systems.trec import read_rows
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 CHUNKER = "beir"
@@ -21,7 +24,7 @@ _HEADS = ("query-id", "query_id", "qid")
 
 @dataclass(frozen=True)
 class Beir:
-    """What a folder holds."""
+    """The contents of a folder."""
 
     golden: list[dict[str, Any]]
     knowledge: Knowledge
@@ -38,7 +41,7 @@ def read_beir(folder: Path, split: str | None = None) -> Beir:
     questions = dict(_questions(folder / QUERIES))
     golden = []
     if unknown := [query_id for query_id in judged if query_id not in questions]:
-        msg = f"{folder / QUERIES} lacks {len(unknown):,} of the judged queries, the first is {unknown[0]!r}"
+        msg = f"{folder / QUERIES} does not contain {len(unknown):,} of the judged queries, first {unknown[0]!r}"
         raise KbevalError(msg)
     for query_id, grades in judged.items():
         relevant = [passage for passage, grade in grades.items() if grade > 0]
@@ -46,7 +49,7 @@ def read_beir(folder: Path, split: str | None = None) -> Beir:
         entry |= {"expected_doc_ids": relevant} if relevant else {}
         if metadata := questions[query_id].get("metadata"):
             entry["metadata"] = metadata
-        # What a grade adds to that: a judged passage that is not relevant, or more than one degree of relevance.
+        # Grades are needed only for passages judged as not relevant, or for more than one degree of relevance.
         if any(grade != 1 for grade in grades.values()):
             entry["relevance"] = grades
         golden.append(entry)
@@ -74,11 +77,11 @@ def _whole(text: str) -> str:
 def _qrels_file(folder: Path, split: str | None) -> Path:
     files = {path.stem: path for path in sorted((folder / QRELS).glob("*.tsv"))}
     if not files:
-        msg = f"{folder / QRELS} has no judgements (*.tsv)"
+        msg = f"{folder / QRELS} contains no judgements (*.tsv)"
         raise UsageError(msg)
     wanted = split or ("test" if "test" in files else next(iter(files)) if len(files) == 1 else "")
     if wanted not in files:
-        msg = f"{folder / QRELS} has {', '.join(files)}; name one of them with --split"
+        msg = f"{folder / QRELS} contains {', '.join(files)}; choose one of them with --split"
         raise UsageError(msg)
     return files[wanted]
 
@@ -103,7 +106,7 @@ def _qrels(path: Path) -> dict[str, dict[str, int]]:
             else:
                 grades[passage] = int(grade)
         except ValueError:
-            faults.append(f"line {number}: must be query, passage and a whole number, with tabs between them")
+            faults.append(f"line {number}: must be query, passage and an integer, separated by tabs")
     if faults:
         raise ImportFaultError(path, faults, has_rows=bool(found))
     return found
@@ -122,7 +125,7 @@ def _passages(path: Path) -> Iterator[tuple[str, str, str]]:
 
 
 def _more(path: Path) -> Iterator[tuple[str, str]]:
-    """What else passages have, mostly metadata."""
+    """The other fields of passages, mostly metadata."""
     for _, found in _checked(path, ("text",)):
         more = {name: value for name, value in found.items() if name not in ("_id", "title", "text")}
         if any(more.values()):
@@ -149,52 +152,40 @@ def _checked(path: Path, needs: tuple[str, ...]) -> Iterator[tuple[int, dict[str
 # --- runs --------------------------------------------------------------------------------------------------
 
 
-def read_run(path: Path, run_id: str | None = None, suite: str = "beir") -> ToolRun:
-    """A ranking per query: `{query: {passage: score}}` in JSON, or a run file of TREC. Sorted as trec_eval sorts."""
-    scores = _json_run(path) if path.suffix.lower() == ".json" else _trec_run(path)
+def read_run(path: Path, run_id: str | None = None, suite: str = "beir", order: str = BY_SCORE) -> ToolRun:
+    """A ranking per query: `{query: {passage: score}}` in JSON, or a run file of TREC, by score or by rank."""
     run = ToolRun("beir", run_id or safe_part(path.stem), suite, written_at(path), {"chunker_version": CHUNKER})
-    for query_id, of_query in scores.items():
-        # By score, then by id, both descending.
-        ranking = sorted(of_query.items(), key=lambda pair: (pair[1], pair[0]), reverse=True)
-        hits = [
-            {"rank": rank, "chunk_id": passage, "doc_id": passage, "score": score}
-            for rank, (passage, score) in enumerate(ranking, start=1)
-        ]
+    if path.suffix.lower() != ".json":
+        found = read_rows(path, order)
+        run.config |= {} if found.tag is None else {"trec_tag": found.tag}
+        rows = found.rows
+    elif order == BY_RANK:
+        msg = f"{path} has scores and no ranks; a JSON object is ordered by score"
+        raise UsageError(msg)
+    else:
+        rows = _json_run(path)
+    for query_id, hits in rows.items():
         run.add(query_id, {"hits_top_k": hits, "answer": None})
     return run
 
 
-def _json_run(path: Path) -> dict[str, dict[str, float]]:
+def _json_run(path: Path) -> dict[str, list[dict[str, Any]]]:
     found = read_json(path)
     if not isinstance(found, dict) or not all(isinstance(of_query, dict) for of_query in found.values()):
         msg = f"{path}: is not an object of the form {{query: {{passage: score}}}}"
         raise KbevalError(msg)
+    rows = {}
     for query_id, of_query in found.items():
+        if id_of(query_id) is None:
+            msg = f"{path}: {query_id!r:.60} is not the id of a query"
+            raise KbevalError(msg)
         for passage, score in of_query.items():
-            if isinstance(score, bool) or not isinstance(score, int | float):
-                msg = f"{path}: the score of passage {passage!r} for query {query_id!r} is not a number"
+            if isinstance(score, bool) or not isinstance(score, int | float) or abs(score) >= LARGEST:
+                msg = f"{path}: the score of passage {passage!r:.60} for query {query_id!r:.60} is not a number"
                 raise KbevalError(msg)
-    return found
-
-
-def _trec_run(path: Path) -> dict[str, dict[str, float]]:
-    faults: list[str] = []
-    found: dict[str, dict[str, float]] = {}
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        cells = line.split()
-        if not cells or line.startswith("#"):
-            continue
-        try:
-            query_id, _, passage, _, score, *_ = cells
-            of_query = found.setdefault(query_id, {})
-            if passage in of_query:
-                faults.append(f"line {number}: {passage!r} stands twice in the ranking of query {query_id!r}")
-            value = float(score)
-            if not abs(value) < 1e300:
-                faults.append(f"line {number}: the score {score!r:.40} is not a finite number")
-            of_query[passage] = value
-        except ValueError:
-            faults.append(f"line {number}: must be query, Q0, passage, rank, score and the name of the run")
-    if faults:
-        raise ImportFaultError(path, faults, has_rows=bool(found))
-    return found
+            if id_of(passage) is None:
+                msg = f"{path}: {passage!r:.60} of query {query_id!r:.60} is not the id of a passage"
+                raise KbevalError(msg)
+        hits = [{"chunk_id": passage, "doc_id": passage, "score": score} for passage, score in of_query.items()]
+        rows[query_id] = by_score(hits, None, [])
+    return rows

@@ -1,4 +1,4 @@
-"""Cuts documents into chunks: by headings, or every so many lines. Positions are lines, counted from 1."""
+"""Cuts documents into chunks: by headings, or after a fixed number of lines. Positions are lines, counted from 1."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _CHARACTERS_PER_TOKEN = 4
 
 @dataclass(frozen=True)
 class Document:
-    """A text file. Its id is its path in the folder, with / between the names."""
+    """A text file. Its id is its path in the folder, separated by /."""
 
     doc_id: str
     lines: tuple[str, ...]
@@ -53,7 +53,7 @@ class Document:
 
     @cached_property
     def _paths(self) -> list[list[str]]:
-        """For each heading, the headings that a line below it stands under."""
+        """For each heading, the headings that apply to a line below it."""
         found: list[list[str]] = []
         above: list[tuple[int, str]] = []
         for _, level, text in self.headings:
@@ -62,14 +62,14 @@ class Document:
         return found
 
     def heading_path(self, index: int) -> list[str]:
-        """The headings that a line stands under, from the highest level down."""
+        """The headings that apply to a line, from the highest level down."""
         place = bisect.bisect_right(self.headings, index, key=lambda heading: heading[0])
         return self._paths[place - 1] if place else []
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How to cut: the chunker, the most lines of a chunk, and the lines that a chunk shares with the one before it."""
+    """How to cut: the chunker, the maximum number of lines per chunk, and the lines shared with the previous chunk."""
 
     chunker: str
     size: int
@@ -77,7 +77,7 @@ class Policy:
 
     @property
     def version(self) -> str:
-        """As it stands in `chunker_version`; other parameters give another name."""
+        """The value of `chunker_version`; other parameters give another name."""
         overlap = f"-{self.overlap}" if self.overlap else ""
         return f"{self.chunker}-{self.size}{overlap}@1"
 
@@ -88,7 +88,7 @@ class Policy:
 
     @property
     def hash(self) -> str:
-        """As it stands in `policy_hash`."""
+        """The value of `policy_hash`."""
         return "kbeval:" + hashlib.sha256(self.json.encode()).hexdigest()[:16]
 
     def chunks(self, document: Document) -> Iterator[tuple[Any, ...]]:
@@ -98,7 +98,7 @@ class Policy:
             # Empty lines at both ends are not part of the chunk.
             filled = [at for at in range(start, end) if document.lines[at].strip()]
             if not filled or filled[-1] < end_before:
-                # Nothing but empty lines, or lines that the chunk before it has, too.
+                # Only empty lines, or lines that the previous chunk has too.
                 continue
             first, last = filled[0], filled[-1] + 1
             end_before = last

@@ -25,7 +25,7 @@ def read_deepeval(path: Path, run_id: str | None = None, suite: str = "deepeval"
         found, about = found["testRunData"], {name: one for name, one in found.items() if name != "testRunData"}
     cases = [found.get(name) for name in _CASES] if isinstance(found, dict) else []
     if not any(isinstance(one, list) for one in cases):
-        msg = f"{path}: is not a test run of DeepEval: it has no testCases"
+        msg = f"{path}: not a test run of DeepEval: it has no testCases"
         raise KbevalError(msg)
     run = ToolRun(
         "deepeval", run_id or safe_part(path.stem.lstrip(".")), suite, written_at(path), _config(found, about)
@@ -41,7 +41,7 @@ def read_deepeval(path: Path, run_id: str | None = None, suite: str = "deepeval"
 
 
 def _directions(metrics: Sequence[Record]) -> Iterator[tuple[str, str]]:
-    """Metrics that succeed below their threshold: of those, less is better."""
+    """Metrics that succeed below their threshold: lower is better for them."""
     lower: dict[str, set[bool]] = {}
     for metric in metrics:
         score, limit, success = number(metric.get("score")), number(metric.get("threshold")), metric.get("success")
@@ -110,7 +110,7 @@ def _add(run: ToolRun, case: Record) -> None:
 
 
 def _said(case: Record) -> tuple[str, str | None]:
-    """The question and the answer; of a conversation, what each side said last."""
+    """The question and the answer; in a conversation, the last message of each side."""
     turns = case.get("turns")
     if not isinstance(turns, list):
         answer = case.get("actualOutput")

@@ -32,7 +32,7 @@ _COLUMNS = {
 
 @dataclass(frozen=True)
 class Imported:
-    """What came of an import."""
+    """The result of an import."""
 
     documents: int
     chunks: int
@@ -41,9 +41,9 @@ class Imported:
     changed: int
     removed: int
     is_unchanged: bool
-    # Files that hold nothing but white space.
+    # Files that contain only white space.
     empty: int
-    # The other chunkers of the database, whose chunks were made again if documents changed.
+    # The other chunkers of the database, whose chunks were updated if documents changed.
     others: Sequence[str]
 
 
@@ -61,7 +61,7 @@ def read_folder(folder: Path) -> list[Document]:
         raise UsageError(msg)
     found = [_read(folder, path) for path in sorted(_files(folder), key=lambda path: path.relative_to(folder).parts)]
     if not found:
-        msg = f"{folder} has no files that end in {', '.join(ENDINGS)}"
+        msg = f"{folder} contains no files that end in {', '.join(ENDINGS)}"
         raise UsageError(msg)
     return found
 
@@ -110,7 +110,7 @@ def _read(folder: Path, path: Path) -> Document:
 
 
 def import_documents(database: Path, documents: Sequence[Document], policy: Policy) -> Imported:
-    """Store documents and their chunks in one transaction. The same again changes nothing."""
+    """Store documents and their chunks in one transaction. Importing the same documents again changes nothing."""
     with adding_to(database) as connection:
         return _Tables(connection, database).store(documents, policy)
 
@@ -123,14 +123,14 @@ class _Tables:
         self._path = path
 
     def store(self, documents: Sequence[Document], policy: Policy) -> Imported:
-        """Make the tables hold exactly these documents, cut in this way and in those used before."""
+        """Make the tables contain exactly these documents, cut by this policy and by those used before."""
         self._claim()
         stored = dict(self._rows("SELECT doc_id, text_sha256 FROM kbeval_documents"))
         filled = [document for document in documents if any(line.strip() for line in document.lines)]
         wanted = {document.doc_id: document for document in filled}
         if stored and not stored.keys() & wanted.keys():
             msg = (
-                f"{self._path} holds the documents of another folder, e.g. {min(stored)!r}, none of which is in this"
+                f"{self._path} contains the documents of another folder, e.g. {min(stored)!r}, none of which is in this"
                 " one; use another --db"
             )
             raise UsageError(msg)
@@ -166,7 +166,7 @@ class _Tables:
         return self._database.execute(sql, parameters).rows
 
     def _claim(self) -> None:
-        """Refuse tables that another program has filled, or that have other columns."""
+        """Reject tables that another program has filled, or that have other columns."""
         tables = {name for (name,) in self._rows("SELECT name FROM sqlite_master WHERE type = 'table'")}
         for table in _COLUMNS:
             if table not in tables:
@@ -187,7 +187,7 @@ class _Tables:
             if columns != set(_COLUMNS[table]):
                 odd = min(columns ^ set(_COLUMNS[table]))
                 what = f"has a column {odd!r}" if odd in columns else f"has no column {odd!r}"
-                msg = f"the table {table} of {self._path} was made by another program ({what}); use another --db"
+                msg = f"the table {table} of {self._path} was created by another program ({what}); use another --db"
                 raise UsageError(msg)
             ((count,),) = self._rows(question)
             if count:

@@ -1,4 +1,4 @@
-"""Writes golden files from what other tools' files say about queries. An existing file is never changed."""
+"""Writes golden files from the queries in other tools' files. An existing file is never changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ENDINGS = (".yaml", ".yml", ".json", ".jsonl")
 def is_new_golden(path: Path, entries: Sequence[Mapping[str, Any]], never: Iterable[str] = ()) -> bool:
     """May the file be written? False: it has exactly these entries already.
 
-    Raises UsageError if it exists and says something else, or if it cannot be a golden file.
+    Raises UsageError if it exists with other contents, or if it cannot be a golden file.
     """
     if path.suffix.lower() not in _ENDINGS:
         msg = f"{path}: the name of a golden file must end in {', '.join(_ENDINGS)}"
@@ -36,7 +36,7 @@ def is_new_golden(path: Path, entries: Sequence[Mapping[str, Any]], never: Itera
     known = [{name: value for name, value in entry.items() if name in FIELDS} for entry in entries]
     if there is not None and _same(there.entries, known):
         return False
-    msg = f"{path} exists and has other queries; choose another file for the golden queries"
+    msg = f"{path} already exists with other queries; choose another file for the golden queries"
     raise UsageError(msg)
 
 
@@ -50,7 +50,7 @@ def write_golden(path: Path, entries: Sequence[Mapping[str, Any]], *, source: st
 
 
 def _same(there: Sequence[Mapping[str, Any]], entries: Sequence[Mapping[str, Any]]) -> bool:
-    """Do both say the same? Grades are read as numbers with a fraction."""
+    """Are both equal? Grades are read as floats."""
     one, other = (json.dumps([_plain(entry) for entry in some], sort_keys=True) for some in (there, entries))
     return one == other
 
@@ -69,6 +69,6 @@ def _text(path: Path, entries: Sequence[Mapping[str, Any]], source: str) -> str:
         return "".join(f"{json.dumps(entry, ensure_ascii=False)}\n" for entry in entries)
     if ending == ".json":
         return json.dumps(list(entries), ensure_ascii=False, indent=1) + "\n"
-    head = f"# Golden queries, made by 'kbeval import'{f' from {source}' if source else ''}.\n"
+    head = f"# Golden queries, written by 'kbeval import'{f' from {source}' if source else ''}.\n"
     text: str = yaml.safe_dump(list(entries), allow_unicode=True, sort_keys=False, width=120)
     return head + text

@@ -14,7 +14,7 @@ from kbeval.systems.tool_rows import ToolRun, number, question_id, retrieved_in,
 from kbeval.systems.zip_files import ZipReader
 from kbeval.util.times import moment
 
-# What Inspect's own metrics make of these values: correct, partially correct, incorrect, no answer.
+# The numbers that Inspect's own metrics assign to these values: correct, partially correct, incorrect, no answer.
 _GRADES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 
@@ -24,7 +24,7 @@ def read_inspect(path: Path, run_id: str | None = None, suite: str = "inspect") 
     header, samples = _contents(path)
     about = header.get("eval")
     if not isinstance(about, dict):
-        msg = f"{path}: is not a log of Inspect: it has no 'eval'"
+        msg = f"{path}: not a log of Inspect: it has no 'eval'"
         raise KbevalError(msg)
     created = moment(str(about.get("created") or ""))
     when = written_at(path) if created is None else created.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -51,7 +51,7 @@ def _contents(path: Path) -> tuple[Record, list[Placed]]:
     if path.suffix.lower() == ".json":
         found = read_json(path)
         if not isinstance(found, dict):
-            msg = f"{path}: is not a log of Inspect: it is not a JSON object"
+            msg = f"{path}: not a log of Inspect: it is not a JSON object"
             raise KbevalError(msg)
         samples = found.get("samples") or []
         if not isinstance(samples, list):
@@ -66,7 +66,7 @@ def _contents(path: Path) -> tuple[Record, list[Placed]]:
         names = file.names()
         header = next((name for name in ("header.json", "_journal/start.json") if name in names), None)
         if header is None:
-            msg = f"{path}: is not a log of Inspect: it has no header.json"
+            msg = f"{path}: not a log of Inspect: it has no header.json"
             raise KbevalError(msg)
         samples = [name for name in names if name.startswith("samples/") and name.endswith(".json")]
         about = _object(file, header, path)
@@ -106,7 +106,7 @@ def _config(header: Record, about: Record) -> Record:
 def _add(run: ToolRun, placed: Placed, path: Path) -> None:
     sample = placed.fields
     if "input" not in sample:
-        msg = f"{path}, {placed.where}: is not a sample of Inspect: it has no input"
+        msg = f"{path}, {placed.where}: not a sample of Inspect: it has no input"
         raise KbevalError(msg)
     question = _question(sample["input"])
     output, error, seconds = sample.get("output"), sample.get("error"), number(sample.get("total_time"))
@@ -135,7 +135,7 @@ def _add(run: ToolRun, placed: Placed, path: Path) -> None:
 
 
 def _question(value: Any) -> str:  # noqa: ANN401  (any JSON value)
-    """The question; of a conversation, what the user said last."""
+    """The question; in a conversation, the last message of the user."""
     if isinstance(value, str):
         return value
     said = [turn.get("content") for turn in value if isinstance(turn, dict) and turn.get("role") == "user"]
@@ -154,7 +154,7 @@ def _tokens(usage: Any) -> Any:  # noqa: ANN401  (any JSON value)
 
 
 def _scores(scores: Any) -> Iterator[tuple[str, float | None]]:  # noqa: ANN401  (any JSON value)
-    """The value of each scorer as a number; of one that gives several, each under its own name."""
+    """The value of each scorer as a number; if it gives several, each under its own name."""
     for name, score in scores.items() if isinstance(scores, dict) else ():
         value = score.get("value") if isinstance(score, Mapping) else score
         if isinstance(value, dict):
@@ -168,7 +168,7 @@ def _scores(scores: Any) -> Iterator[tuple[str, float | None]]:  # noqa: ANN401 
 
 
 def _directions(run: ToolRun) -> Iterator[tuple[str, str]]:
-    """A scorer may give any number: only of those between 0 and 1 is it assumed that more is better."""
+    """A scorer may give any number: only for values between 0 and 1 is higher assumed to be better."""
     found: dict[str, list[float]] = {}
     for scores in run.scores.values():
         for name, score in scores.items():

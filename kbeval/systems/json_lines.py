@@ -29,8 +29,8 @@ class ImportFaultError(KbevalError):
             super().__init__(f"{path}: {len(faults):,} broken lines; fix them and try again:", faults)
 
 
-def read_text(path: Path) -> str:
-    """A file's text, with or without a byte-order mark."""
+def read_text(path: Path, *, exactly: bool = False) -> str:
+    """A file's text, with or without a byte-order mark. `exactly`: line ends stay as they are."""
     try:
         if path.is_char_device() or path.is_block_device():
             msg = f"{path} is a device, not a file"
@@ -38,7 +38,8 @@ def read_text(path: Path) -> str:
         if path.is_dir():
             msg = f"{path} is a directory, not a file"
             raise KbevalError(msg)
-        return path.read_text(encoding="utf-8-sig")
+        with path.open(encoding="utf-8-sig", newline="" if exactly else None) as file:
+            return file.read()
     except FileNotFoundError:
         msg = f"{path} does not exist; check the path"
         raise KbevalError(msg) from None

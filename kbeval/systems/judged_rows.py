@@ -19,7 +19,7 @@ _OTHERS = "judgements"
 
 @dataclass(frozen=True)
 class JudgedRows:
-    """What judges said about the rows of a run; nothing if it was not judged here."""
+    """The judgements of the rows of a run; empty if it was not judged here."""
 
     rubrics: Sequence[str] = ()
     # By query id, then by rubric.
@@ -48,13 +48,13 @@ class JudgedRows:
         return found
 
     def _input(self, input_hash: str, full_text: bool) -> dict[str, Any]:
-        """What the judge read; the texts of chunks are in it, so it is given only where those are."""
+        """The input of the judge. It contains the texts of chunks, so it is exported only if those are."""
         prompt = self.prompts.get(input_hash) if full_text else None
         return {"input_hash": input_hash, **({} if prompt is None else {"prompt": prompt})}
 
 
 def read_judged(session: Session, source: StoredSource, run_id: str, options: ScoreOptions) -> JudgedRows:
-    """What the judging of a run that counts says about its rows."""
+    """The judgements of a run's rows in the judging that counts."""
     if not source.rubrics():
         return JudgedRows()
     session.add_loaders({"settings": options.load_settings})
@@ -100,7 +100,7 @@ def _prompt(text: str) -> str:
 
 
 def _config(judges: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
-    """The judge in the keys of the harness."""
+    """The judge, under the keys of the harness."""
     if not judges:
         return {}
     try:

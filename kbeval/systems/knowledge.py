@@ -16,7 +16,7 @@ class Knowledge:
 
     documents: Iterable[tuple[Any, ...]] = ()
     chunks: Iterable[tuple[Any, ...]] = ()
-    # Documents with what else is said about them, as JSON.
+    # Documents with their other fields, as JSON.
     more: Iterable[tuple[str, str]] = ()
 
     DOCUMENT = ("doc_id", "workspace_path", "title")
@@ -27,7 +27,7 @@ class Knowledge:
 
 
 def write_knowledge(database: Database, knowledge: Knowledge) -> None:
-    """Add documents and chunks in the open transaction. What is there already stays as it is."""
+    """Add documents and chunks in the open transaction. Existing rows are not changed."""
     for table, columns, rows in (
         ("documents", Knowledge.DOCUMENT, knowledge.documents),
         ("chunks", Knowledge.CHUNK, knowledge.chunks),

@@ -20,7 +20,7 @@ from kbeval.systems.tool_rows import (
 )
 from kbeval.util.times import moment
 
-# Variables that usually hold the question.
+# Variables that usually contain the question.
 _QUESTIONS = ("question", "query", "input", "user_input", "prompt", "message")
 _CONTAINS = ("contains", "icontains")
 
@@ -35,7 +35,7 @@ def read_promptfoo(path: Path, run_id: str | None = None, suite: str = "promptfo
     for result in results:
         fields = result.fields
         if not isinstance(fields.get("gradingResult"), dict | None) or not isinstance(fields.get("testCase"), dict):
-            msg = f"{path}, {result.where}: is not a result of promptfoo: it has no testCase"
+            msg = f"{path}, {result.where}: not a result of promptfoo: it has no testCase"
             raise KbevalError(msg)
         provider = fields.get("provider")
         name = provider.get("label") or provider.get("id") if isinstance(provider, dict) else provider
@@ -53,14 +53,14 @@ def read_promptfoo(path: Path, run_id: str | None = None, suite: str = "promptfo
 
 
 def _contents(path: Path) -> tuple[Record, Iterator[Placed]]:
-    """What the file says about the evaluation, and its results."""
+    """The description of the evaluation, and its results."""
     if path.suffix.lower() in (".jsonl", ".ndjson"):
         return {}, json_lines(path)
     found = read_json(path)
     inner = found.get("results") if isinstance(found, dict) else None
     results = inner.get("results") if isinstance(inner, dict) else None
     if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):
-        msg = f"{path}: is not a file of 'promptfoo eval -o': it has no results.results"
+        msg = f"{path}: not a file of 'promptfoo eval -o': it has no results.results"
         raise KbevalError(msg)
     about = {
         "created": inner.get("timestamp") if isinstance(inner, dict) else None,
@@ -123,7 +123,7 @@ def _question(variables: Mapping[str, Any]) -> str | None:
 
 
 def _identity(question: str, variables: Mapping[str, Any]) -> str:
-    """What a test is known by: its question, or all of its variables where it has none by a usual name."""
+    """The identity of a test: its question, or all of its variables if none has a usual name."""
     return question if _question(variables) else json.dumps(variables, sort_keys=True)
 
 
@@ -133,7 +133,7 @@ def _tokens(usage: Any) -> Any:  # noqa: ANN401  (any JSON value)
 
 
 def _scores(fields: Record) -> Iterator[tuple[str, float | None]]:
-    """The score of the result, whether it passed, and the scores that its assertions name."""
+    """The score of the result, whether it passed, and the named scores of its assertions."""
     yield "score", number(fields.get("score"))
     yield "pass", number(fields.get("success"))
     named = fields.get("namedScores")
@@ -142,7 +142,7 @@ def _scores(fields: Record) -> Iterator[tuple[str, float | None]]:
 
 
 def _must_contain(asserts: Any) -> Iterator[str]:  # noqa: ANN401  (any JSON value)
-    """The texts that the answer must contain, as far as our rule is theirs: with the same case."""
+    """The texts that the answer must contain, for assertions with the same meaning here: case-sensitive ones."""
     for one in asserts if isinstance(asserts, list) else ():
         value = one.get("value") if isinstance(one, dict) and one.get("type") == "contains" else None
         if isinstance(value, str) and value and "{{" not in value:

@@ -27,7 +27,7 @@ def read_ragas(path: Path, run_id: str | None = None, suite: str = "ragas") -> l
     run = ToolRun("ragas", run_id or safe_part(path.stem), suite, written_at(path))
     if records and not any(name in _fields(records[0]) for name in _KNOWN):
         has = ", ".join(list(records[0].fields)[:8])
-        msg = f"{path}: is not a file of Ragas: no column {', '.join(_KNOWN)} (it has {has})"
+        msg = f"{path}: not a file of Ragas: no column {', '.join(_KNOWN)} (it has {has})"
         raise KbevalError(msg)
     columns = _score_columns(records)
     for record in records:
@@ -36,7 +36,7 @@ def read_ragas(path: Path, run_id: str | None = None, suite: str = "ragas") -> l
 
 
 def _score_columns(records: Sequence[Placed]) -> set[str]:
-    """The columns that hold numbers and nothing else, and are not part of a dataset."""
+    """The columns that contain only numbers and are not part of a dataset."""
     values: dict[str, list[Any]] = {}
     for record in records:
         for name, value in _fields(record).items():
@@ -78,7 +78,7 @@ def _add(run: ToolRun, record: Placed, columns: set[str], path: Path) -> None:
 
 
 def _question(value: Any) -> str | None:  # noqa: ANN401  (any JSON value)
-    """The question; of a conversation, what the user said last."""
+    """The question; in a conversation, the last message of the user."""
     if isinstance(value, list):
         said = [
             turn.get("content") for turn in value if isinstance(turn, dict) and turn.get("type") in ("human", "user")
@@ -97,7 +97,7 @@ def _expected(fields: Record) -> list[str] | None:
 
 
 def _score(value: Any) -> float | None:  # noqa: ANN401  (any cell)
-    """A score; a cell of CSV is text."""
+    """A score; in CSV it is text."""
     if isinstance(value, str):
         try:
             return number(float(value))

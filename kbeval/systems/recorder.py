@@ -6,6 +6,7 @@ process, leaves the database as it was.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import threading
@@ -23,10 +24,13 @@ from kbeval.systems.json_lines import id_of, written
 from kbeval.systems.row_values import Row, RowFaultError, answer_of, hits_of, number_of, plain, scores_of, tokens_of
 from kbeval.systems.writing import TakenRunError, taken_runs, write_runs
 from kbeval.util.text import counted
+from kbeval.util.times import moment
 
-# What a row has of its own; other fields may have any other name.
+# The fields of a row that have a meaning here; other fields may have any other name.
 _OWN = ("query_id", "hits_top_k", "kbeval_source")
 _ATTEMPTS = 20
+# Years before have fewer digits, and sort wrongly as text.
+_FIRST_YEAR = 1000
 
 
 def record(  # noqa: PLR0913  (what is known about a run)
@@ -35,16 +39,20 @@ def record(  # noqa: PLR0913  (what is known about a run)
     suite: str = "default",
     config: Mapping[str, Any] | None = None,
     run_id: str | None = None,
-    created_at: datetime | None = None,
+    created_at: datetime | str | None = None,
     commit: str | None = None,
     replace: bool = False,
 ) -> Recorder:
     """Record a run: a context manager with the method `add`. The database is created if it does not exist.
 
     `config`: what the run was made with; say `chunker_version` if you know it, and anything else that may explain a
-    difference later. `run_id`: the UTC time by default, made unique. `created_at`: now by default. `replace`: overwrite
-    the run if it exists.
+    difference later. `run_id`: the UTC time by default, made unique. `created_at`: a datetime, or text such as
+    2026-03-01T14:00:00Z; now by default. `replace`: overwrite the run if it exists.
     """
+    path: Any = database
+    if not isinstance(path, str | os.PathLike) or not os.fspath(path):
+        msg = f"the database is {database!r:.60}; it must be the path of a SQLite file"
+        raise UsageError(msg)
     return Recorder(
         Path(database), suite=suite, config=config, run_id=run_id, created_at=created_at, commit=commit, replace=replace
     )
@@ -60,7 +68,7 @@ class Recorder:
         suite: str,
         config: Mapping[str, Any] | None,
         run_id: str | None,
-        created_at: datetime | None,
+        created_at: datetime | str | None,
         commit: str | None,
         replace: bool,
     ) -> None:
@@ -69,12 +77,15 @@ class Recorder:
         self._suite = _text(suite, "suite")
         self._config = _config(config)
         self._commit = None if commit is None else _text(commit, "commit")
+        if not isinstance(replace, bool):
+            msg = f"replace is {replace!r:.60}; it must be True or False"
+            raise UsageError(msg)
         self._replace = replace
         self._given_id = None if run_id is None else _text(run_id, "run_id")
         if self._given_id is not None and is_reserved(self._given_id):
             msg = f"{run_id!r} is reserved: it refers to the latest run or one before it; choose another run_id"
             raise UsageError(msg)
-        self._moment = (created_at or datetime.now(UTC)).astimezone(UTC)
+        self._moment = datetime.now(UTC) if created_at is None else _moment(created_at)
         self.run_id = self._given_id or self._moment.strftime("%Y%m%d_%H%M%S")
         self._rows: dict[str, str] = {}
         self._scores: dict[str, str] = {}
@@ -82,7 +93,7 @@ class Recorder:
         self._is_open = False
 
     def __enter__(self) -> Self:
-        # A run may take hours: what can be refused is refused before it starts.
+        # A run may take hours, so errors are reported before it starts if possible.
         taken = taken_runs(self.database, [self.run_id])
         if self._given_id is None:
             self.run_id = _free(self.run_id, taken)
@@ -120,17 +131,17 @@ class Recorder:
     ) -> None:
         """Add the result of one query. Raises an error that names the query and the field if something is wrong.
 
-        `hits`: best first; mappings with `chunk_id`, `doc_id`, `score`, `text`, `source_spans` and whatever else you
-        want to keep, or plain chunk ids. `answer`: text, or a mapping with `answer`, `grounded` and `citations`.
-        `error`: the query failed. `scores`: numbers of a judge of your own, named `TOOL.NAME`; each is a metric of the
-        run. Other fields are kept in the row.
+        `hits`: best first; mappings with `chunk_id`, `doc_id`, `score`, `text`, `source_spans` and any other fields to
+        keep, or plain chunk ids. `answer`: text, or a mapping with `answer`, `grounded` and `citations`. `error`: the
+        query failed. `scores`: numbers of your own judge, named `TOOL.NAME`; each is a metric of the run. Other fields
+        are kept in the row.
         """
         if not self._is_open:
             msg = "this run is not being recorded: call add inside the 'with' block of kbeval.record"
             raise UsageError(msg)
         name = id_of(query_id)
         if name is None:
-            msg = f"a query id is {query_id!r:.60}; it must be text that is not empty"
+            msg = f"a query id is {query_id!r:.60}; it must be non-empty text"
             raise UsageError(msg)
         faults: list[str] = []
         row: Row = {"query_id": name}
@@ -159,7 +170,7 @@ class Recorder:
         text = written(row)
         with self._lock:
             if name in self._rows:
-                raise RowFaultError(name, ["was added before; a run has one row per query"])
+                raise RowFaultError(name, ["was already added; a run has one row per query"])
             self._rows[name] = text
             self._scores.update((score, direction_of(score)) for score in scores)
 
@@ -178,7 +189,7 @@ class Recorder:
             try:
                 write_runs(self.database, [run], replace=self._replace)
             except TakenRunError:
-                # Another process took the name since this run was begun.
+                # Another process has used the name since this run began.
                 if self._given_id is not None:
                     raise
                 self.run_id = _free(self.run_id, taken_runs(self.database, [self.run_id]))
@@ -189,7 +200,7 @@ class Recorder:
 
 
 def _free(wanted: str, taken: set[str]) -> str:
-    """The id, or with a number behind it if it is taken."""
+    """The id, with a number appended if it is taken."""
     found, number = wanted, 2
     while found in taken:
         found, number = f"{wanted}-{number}", number + 1
@@ -199,7 +210,19 @@ def _free(wanted: str, taken: set[str]) -> str:
 def _text(value: object, name: str) -> str:
     found = id_of(value) if isinstance(value, str) else None
     if found is None:
-        msg = f"{name} is {value!r:.60}; it must be text that is not empty"
+        msg = f"{name} is {value!r:.60}; it must be non-empty text"
+        raise UsageError(msg)
+    return found
+
+
+def _moment(value: object) -> datetime:
+    """When the run was made, in UTC. A datetime without a zone is in local time, a text without one is UTC."""
+    found = moment(value) if isinstance(value, str) else None
+    if isinstance(value, datetime):
+        with contextlib.suppress(OverflowError, ValueError, OSError):
+            found = value.astimezone(UTC)
+    if found is None or found.year < _FIRST_YEAR:
+        msg = f"created_at is {value!r:.60}; it must be a datetime, or text such as 2026-03-01T14:00:00Z"
         raise UsageError(msg)
     return found
 
@@ -218,7 +241,7 @@ def _config(given: Mapping[str, Any] | None) -> Row:
 
 def _error(error: str | Mapping[str, Any] | BaseException, faults: list[str]) -> Any:  # noqa: ANN401  (text or an object)
     if isinstance(error, BaseException):
-        # File names in messages may hold what is not text.
+        # File names in messages may contain bytes that are not text.
         message = f"{type(error).__name__}: {error}".encode("utf-8", "backslashreplace").decode()
         return {"kind": "target", "message": message}
     if isinstance(error, str | Mapping):
@@ -228,13 +251,13 @@ def _error(error: str | Mapping[str, Any] | BaseException, faults: list[str]) ->
 
 
 def _own_fields(fields: Mapping[str, Any], faults: list[str], *, has_hits: bool) -> Row:
-    """The other fields of a row. One that is nearly called hits, where there are none, is a slip."""
+    """The other fields of a row. If there are no hits, a field with a similar name is a mistake."""
     found: Row = {}
     for field, value in fields.items():
         if not has_hits and difflib.get_close_matches(field.lower(), ("hits",)):
             faults.append(f"{field} is not an argument of add, and hits is missing; did you mean hits=?")
         elif field in _OWN:
-            faults.append(f"{field} is a field of kbeval's own; choose another name (hits are passed as hits=)")
+            faults.append(f"{field} is reserved by kbeval; choose another name (hits are passed as hits=)")
         else:
             found |= plain({field: value}, "fields", faults)
     return found

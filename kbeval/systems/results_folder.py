@@ -83,7 +83,7 @@ def write_folder(folder: Path, exported: Exported, created_at: str) -> None:
 
 
 def refuse_source(folder: Path, run_id: str, exported: Exported, known_by: str | None) -> None:
-    """Refuse a folder that holds more of this run than would be written, or that the run was imported from."""
+    """Reject a folder that contains more of this run than would be written, or that the run was imported from."""
     why = _loss(folder, run_id, exported)
     if why is None and _is_source(folder, known_by):
         why = "is the folder that the run was imported from"
@@ -98,12 +98,12 @@ def _loss(folder: Path, run_id: str, exported: Exported) -> str | None:
     for row in exported.rows:
         old = there.pop(id_of(row.get("test_case_id")) or "", None)
         if old is not None and old != row and reduced(old, full_text=exported.full_text) == row:
-            return "holds more of this run's texts and settings than an export does"
+            return "contains more of this run's texts and settings than an export"
     if there and folder.resolve().name == run_id:
-        return "holds rows of this run that the database does not have"
+        return "contains rows of this run that are not in the database"
     config = _object(folder / CONFIG)
     if config is not None and config != exported.config and without_secrets(config) == exported.config:
-        return "holds the secrets of this run's configuration, which an export hides"
+        return "contains the secrets of this run's configuration, which an export hides"
     return None
 
 

@@ -1,4 +1,6 @@
-"""Rows from Python values: what other programs hand over becomes JSON, and each fault names its query and its field."""
+"""Rows from Python values: values passed by other programs become JSON, and each fault names its query and its
+field.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from kbeval.systems.json_lines import id_of, is_container
 from kbeval.util.text import cut, did_you_mean
 
 Row = dict[str, Any]
-# Fields that a hit is recognised by; at least one of them must be given.
+# Fields that identify a hit; at least one of them must be given.
 _HIT_NAMES = ("chunk_id", "doc_id", "doc_path", "rel_path", "source_spans", "citation", "text", "snippet")
 _ANSWER_NAMES = ("answer", "grounded", "citations", "refusal_reason")
 _DEEPEST = 100
@@ -32,7 +34,7 @@ class RowFaultError(UsageError):
 
 
 def plain(value: Any, where: str, faults: list[str], depth: int = 0) -> Any:  # noqa: ANN401  (any value)
-    """The value as JSON holds it; what JSON cannot hold is a fault.
+    """The value as JSON; anything that JSON cannot represent is a fault.
 
     NumPy's numbers and arrays become plain ones, and times become text.
     """
@@ -65,7 +67,7 @@ def _plain_container(value: Any, where: str, faults: list[str], depth: int) -> A
     # NumPy's numbers and arrays, without importing NumPy.
     if type(value).__module__.partition(".")[0] == "numpy" and hasattr(value, "tolist"):
         return plain(value.tolist(), where, faults, depth)
-    faults.append(f"{where} is {_kind(value)}, which JSON cannot hold")
+    faults.append(f"{where} is {_kind(value)}, which JSON cannot represent")
     return None
 
 
@@ -73,7 +75,7 @@ def _plain_text(value: str, where: str, faults: list[str]) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        faults.append(f"{where} contains half a character (an unpaired surrogate)")
+        faults.append(f"{where} contains an unpaired surrogate (half a character)")
         return ""
     return str(value)
 
@@ -87,7 +89,7 @@ def _plain_number(value: float, where: str, faults: list[str]) -> float | None:
 
 
 def _kind(value: object) -> str:
-    """What a value is, for a message."""
+    """The kind of a value, for a message."""
     names = {type(None): "None", bool: "true or false", str: "text", dict: "a mapping", list: "a list"}
     if type(value) in names:
         return names[type(value)]
@@ -98,7 +100,7 @@ def _kind(value: object) -> str:
 
 
 def hits_of(value: Any, faults: list[str]) -> list[Row]:  # noqa: ANN401  (checked here)
-    """The hits of a row, best first: mappings, or chunk ids. Hits without a rank get their place in the list."""
+    """The hits of a row, best first: mappings, or chunk ids. Hits without a rank get their position in the list."""
     if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
         faults.append(f"hits is {_kind(value)}; it must be a list of hits, best first")
         return []
@@ -111,11 +113,11 @@ def hits_of(value: Any, faults: list[str]) -> list[Row]:  # noqa: ANN401  (check
         elif isinstance(hit, Mapping):
             found.append(_hit(plain(hit, where, faults), where, faults))
         else:
-            faults.append(f"{where} is {_kind(hit)}; it must be a mapping, or the id of a chunk")
+            faults.append(f"{where} is {_kind(hit)}; it must be a mapping, or a chunk id")
     ranked = sum("rank" in hit for hit in found)
     if not ranked or all("rank" in hit for hit in found):
         return [hit if "rank" in hit else {"rank": rank, **hit} for rank, hit in enumerate(found, start=1)]
-    faults.append(f"hits: {ranked:,} of {len(found):,} have a rank; give all of them one, or none")
+    faults.append(f"hits: {ranked:,} of {len(found):,} have a rank; give a rank to all, or to none")
     return found
 
 
@@ -131,7 +133,7 @@ def _hit(found: Row, where: str, faults: list[str]) -> Row:
             faults.append(f"{where}.{name} is {_kind(hit[name])}, not text")
     rank = hit.get("rank")
     if rank is not None and (type(rank) is not int or not 1 <= rank < 2**63):
-        faults.append(f"{where}.rank is {rank!r:.40}; it must be a whole number from 1 on")
+        faults.append(f"{where}.rank is {rank!r:.40}; it must be an integer of 1 or more")
     for name in ("score", "token_count"):
         if name in hit and (isinstance(hit[name], bool) or not isinstance(hit[name], int | float)):
             faults.append(f"{where}.{name} is {_kind(hit[name])}, not a number")
@@ -142,13 +144,13 @@ def _hit(found: Row, where: str, faults: list[str]) -> Row:
 
 
 def _id_faults(found: Row, name: str, where: str) -> Iterator[str]:
-    """Ids are text; a whole number becomes its digits."""
+    """Ids are text; an integer becomes its digits."""
     value = found.get(name)
     if value is None:
         return
     text = id_of(value)
     if text is None or is_container(text):
-        yield f"{where}.{name} is {'empty' if value == '' else _kind(value)}; an id is text that is not empty"
+        yield f"{where}.{name} is {'empty' if value == '' else _kind(value)}; an id must be non-empty text"
     else:
         found[name] = text
 
@@ -229,12 +231,12 @@ def number_of(value: Any, where: str, faults: list[str]) -> float | None:  # noq
     found = plain(value, where, faults)
     if found is None or (isinstance(found, int | float) and not isinstance(found, bool) and found >= 0):
         return found
-    faults.append(f"{where} is {found!r:.40}; it must be a number from 0 on")
+    faults.append(f"{where} is {found!r:.40}; it must be a number of 0 or more")
     return None
 
 
 def tokens_of(value: Any, faults: list[str]) -> Any:  # noqa: ANN401  (checked here)
-    """What answering took: a number, or a mapping with a total or with parts that are added up."""
+    """The tokens used for answering: a number, or a mapping with a total or with parts that are summed."""
     if not isinstance(value, Mapping):
         return number_of(value, "tokens", faults)
     found: Row = plain(value, "tokens", faults)

@@ -1,4 +1,4 @@
-"""Reads files that other tools wrote: JSON, JSON lines, CSV and Parquet, as records with their places."""
+"""Reads files that other tools wrote: JSON, JSON lines, CSV and Parquet, as records with their locations."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from kbeval.util.text import did_you_mean
 Record = dict[str, Any]
 _FORMATS = (".csv", ".tsv", ".parquet", ".jsonl", ".ndjson", ".json")
 _LARGEST_CELL = 50_000_000
-_MOST_ROWS = 5_000_000
+MOST_ROWS = 5_000_000
 _DEEPEST = 100
 _LARGEST = 10**300
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A record, and where it stands, as a message says it: `line 3`, `result 7`."""
+    """A record and its location, as shown in messages: `line 3`, `result 7`."""
 
     where: str
     fields: Record
 
 
 def read_json(path: Path) -> Any:  # noqa: ANN401  (any JSON value)
-    """The value of a JSON file. NaN, which tools in Python write for what they could not compute, is null."""
+    """The value of a JSON file. NaN, which Python tools write for values that could not be computed, becomes null."""
     return parse_loosely(read_text(path), str(path))
 
 
@@ -59,13 +59,13 @@ def _loosely(text: str) -> Any:  # noqa: ANN401  (any JSON value)
 
 
 def _constant(name: str) -> None:
-    """NaN is what could not be computed; Infinity is a number that nothing can be done with."""
+    """NaN means that a value could not be computed; Infinity is an unusable number."""
     if name != "NaN":
         raise NotStrictError(TOO_LARGE)
 
 
 def _finite(value: Any, depth: int = 0) -> Any:  # noqa: ANN401  (any JSON value)
-    """Without halves of characters, which no JSON may hold. A number beyond the range of floats is an error."""
+    """Replace unpaired surrogates, which JSON must not contain. A number beyond the range of floats is an error."""
     if depth > _DEEPEST:
         msg = "is nested too deeply"
         raise RecursionError(msg)
@@ -88,11 +88,11 @@ def read_records(path: Path) -> list[Placed]:
     """The records of a table, by the ending of its file name."""
     ending = path.suffix.lower()
     if path.is_dir():
-        msg = f"{path} is a directory; name a file in it"
+        msg = f"{path} is a directory; specify a file in it"
         raise KbevalError(msg)
     if ending not in _FORMATS:
         known = ", ".join(_FORMATS)
-        msg = f"{path}: the ending {ending!r} is not known{did_you_mean(ending, _FORMATS)}; use one of {known}"
+        msg = f"{path}: unknown extension {ending!r}{did_you_mean(ending, _FORMATS)}; use one of {known}"
         raise KbevalError(msg)
     if ending == ".parquet":
         return list(_parquet(path))
@@ -128,12 +128,9 @@ def _fail(path: Path, number: int, reason: str) -> NoReturn:
 
 
 def _csv(path: Path, delimiter: str) -> Iterator[Placed]:
-    text = read_text(path)
+    text = read_text(path, exactly=True)
     before = csv.field_size_limit(_LARGEST_CELL)
-    # Where the decimal sign is a comma, programs separate cells by semicolons.
-    header = text.partition("\n")[0]
-    if delimiter not in header:
-        delimiter = max(";\t", key=header.count) if ";" in header or "\t" in header else delimiter
+    delimiter = delimiter_of(text.partition("\n")[0], delimiter)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         names = next(reader, None)
@@ -142,7 +139,7 @@ def _csv(path: Path, delimiter: str) -> Iterator[Placed]:
             raise KbevalError(msg)
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            _fail(path, 1, f"the column {twice!r} stands twice")
+            _fail(path, 1, f"duplicate column {twice!r}")
         line = reader.line_num + 1
         for cells in reader:
             if len(cells) > len(names) or (cells and len(cells) < len(names)):
@@ -156,6 +153,13 @@ def _csv(path: Path, delimiter: str) -> Iterator[Placed]:
         csv.field_size_limit(before)
 
 
+def delimiter_of(header: str, usual: str) -> str:
+    """What separates the cells: where the decimal sign is a comma, programs write semicolons."""
+    if usual not in header and (";" in header or "\t" in header):
+        return max(";\t", key=header.count)
+    return usual
+
+
 def _parquet(path: Path) -> Iterator[Placed]:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -165,8 +169,8 @@ def _parquet(path: Path) -> Iterator[Placed]:
         raise KbevalError(msg)
     try:
         with pq.ParquetFile(path, memory_map=False) as file:
-            if file.metadata.num_rows > _MOST_ROWS:
-                msg = f"{path} has {file.metadata.num_rows:,} rows; at most {_MOST_ROWS:,} are imported at once"
+            if file.metadata.num_rows > MOST_ROWS:
+                msg = f"{path} has {file.metadata.num_rows:,} rows; at most {MOST_ROWS:,} are imported at once"
                 raise KbevalError(msg)
             number = 0
             for batch in file.iter_batches():
@@ -179,7 +183,7 @@ def _parquet(path: Path) -> Iterator[Placed]:
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401  (any value of Arrow)
-    """A value as JSON holds it."""
+    """A value as JSON represents it."""
     if isinstance(value, list):
         return [_plain(inner) for inner in value]
     if isinstance(value, Mapping):
@@ -194,6 +198,6 @@ def _plain(value: Any) -> Any:  # noqa: ANN401  (any value of Arrow)
 
 
 def written_at(path: Path) -> str:
-    """When a file was last written, as the time of a run."""
+    """The modification time of a file, as the time of a run."""
     moment = datetime.fromtimestamp(path.stat().st_mtime_ns // 1000 / 1e6, tz=UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,7 +1,7 @@
 """Rows from the records of other tools. Nothing is lost: a field that is not read stays in the row.
 
-Most tools name neither queries nor passages. A query without an id is known by a hash of its question, and a passage
-without one by a hash of its text: the same question and the same passage have the same id in every file.
+Most tools name neither queries nor passages. A query without an id is identified by a hash of its question, and a
+passage without one by a hash of its text: the same question and the same passage have the same id in every file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _OURS = frozenset(
         *("groundedness", "correctness", APART),
     )
 )
-# Under which names records hold what was retrieved, where the tool has no name of its own for it.
+# The usual names of retrieved passages, for tools that do not define one.
 RETRIEVED = (
     *(
         "retrieved_contexts",
@@ -38,6 +38,9 @@ RETRIEVED = (
     ),
     *("hits", "contexts", "context", "chunks", "documents", "passages", "sources"),
 )
+_NO_HITS = '"hits_top_k": []'
+# Beyond it, nothing can be done with a number.
+LARGEST = 1e300
 _TEXT = ("text", "content", "page_content", "chunk", "passage", "snippet")
 _CHUNK = ("chunk_id", "id", "_id", "node_id", "passage_id")
 _DOCUMENT = ("doc_id", "document_id", "docid", "doc")
@@ -69,7 +72,7 @@ def own_id(*places: Any) -> str | None:  # noqa: ANN401  (any JSON values)
 
 
 def hits_in(value: Any, ids: Any = None) -> list[Record] | None:  # noqa: ANN401  (any JSON values)
-    """Hits from texts, or from objects with texts or ids, best first; None if the value is nothing of the kind."""
+    """Hits from texts, or from objects with texts or ids, best first; None if the value is anything else."""
     items = [value] if isinstance(value, str) and value else value
     names = ids if isinstance(ids, list) else []
     if not isinstance(items, list) or not all(isinstance(item, str | Mapping) for item in items):
@@ -115,7 +118,7 @@ def retrieved_in(*places: Any) -> tuple[str, list[Record]] | None:  # noqa: ANN4
 
 
 def row_from(record: Mapping[str, Any], read: Iterable[str], ours: Mapping[str, Any]) -> Record:
-    """A row: what was read of a record, in our form, and the rest of it unchanged."""
+    """A row: the parsed fields of a record in our form, and the others unchanged."""
     rest = {name: value for name, value in record.items() if name not in set(read)}
     apart = {name: rest.pop(name) for name in list(rest) if name in _OURS}
     found = {name: value for name, value in ours.items() if value is not None or name == "answer"}
@@ -124,7 +127,7 @@ def row_from(record: Mapping[str, Any], read: Iterable[str], ours: Mapping[str, 
 
 def number(value: Any) -> float | None:  # noqa: ANN401  (any JSON value)
     """A number, or a truth value as 1 or 0; None for anything else."""
-    return float(value) if isinstance(value, int | float) and abs(value) < 1e300 else None
+    return float(value) if isinstance(value, int | float) and abs(value) < LARGEST else None
 
 
 @dataclass
@@ -137,12 +140,14 @@ class ToolRun:
     created_at: str
     config: Record = field(default_factory=dict)
     rows: dict[str, Record] = field(default_factory=dict)
-    # What the tool called its scores, for each query.
+    # The scores of each query, under the tool's names.
     scores: dict[str, dict[str, float | None]] = field(default_factory=dict)
     golden: dict[str, Record] = field(default_factory=dict)
-    # In which direction scores improve, where the file shows it.
+    # The direction in which scores improve, if the file states it.
     directions: dict[str, str] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    # Hits that are JSON already, by query; the row has an empty list in their place.
+    hit_texts: dict[str, str] = field(default_factory=dict)
 
     def add(
         self,
@@ -151,7 +156,7 @@ class ToolRun:
         scores: Mapping[str, float | None] | None = None,
         golden: Mapping[str, Any] | None = None,
     ) -> str:
-        """Add a row; a query that is there already gets a number behind its id."""
+        """Add a row; if the query id already exists, a number is appended to it."""
         name, again = query_id, 2
         while name in self.rows:
             name, again = f"{query_id}-{again}", again + 1
@@ -162,6 +167,15 @@ class ToolRun:
             self.golden[name] = {name: value for name, value in golden.items() if value not in (None, [], "")}
         return name
 
+    def drop(self, name: str) -> bool:
+        """Leave a field of the records out: of the rows, and of the hits if each record is one. Was there any?"""
+        is_there = False
+        for row in self.rows.values():
+            hits = row.get("hits_top_k") if self.tool == "table" else None
+            for place in (row, row.get(APART), *(hits if isinstance(hits, list) else ())):
+                is_there = (isinstance(place, dict) and place.pop(name, self) is not self) or is_there
+        return is_there
+
     def finished(self, path: Path) -> ImportedRun:
         """The run as it is stored. Its scores have the names of metrics."""
         names = score_names(self.tool, (name for scores in self.scores.values() for name in scores))
@@ -170,9 +184,11 @@ class ToolRun:
         for query_id, row in self.rows.items():
             scores = {names[name]: value for name, value in self.scores.get(query_id, {}).items()}
             try:
-                rows.append(
-                    (query_id, written({"query_id": query_id, **row, **({"scores": scores} if scores else {})}))
-                )
+                text = written({"query_id": query_id, **row, **({"scores": scores} if scores else {})})
+                if query_id in self.hit_texts:
+                    # Not in any text: quotation marks in those are escaped.
+                    text = text.replace(_NO_HITS, f'"hits_top_k": [{self.hit_texts[query_id]}]', 1)
+                rows.append((query_id, text))
             except ValueError as error:
                 faults.append(f"query {query_id!r}: {error}")
         if faults:

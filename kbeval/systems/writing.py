@@ -25,10 +25,10 @@ _OF_RUN = "WHERE run_id = ? COLLATE BINARY"
 
 
 class TakenRunError(UsageError):
-    """A run to be recorded has the id of one that exists."""
+    """A run to be recorded has the id of an existing run."""
 
     def __init__(self, run_id: str, database: str | os.PathLike[str]) -> None:
-        super().__init__(f"{database} has a run {run_id!r} already; choose another run_id, or pass replace=True")
+        super().__init__(f"{database} already contains run {run_id!r}; choose another run_id, or pass replace=True")
 
 
 def taken_runs(database: str | os.PathLike[str], wanted: Sequence[str]) -> set[str]:

@@ -1,6 +1,6 @@
 """Reads zip files of unknown origin: within limits, and without using the names in them as paths.
 
-Newer tools compress with Zstandard, which Python's own reader knows only from 3.14 on.
+Newer tools compress with Zstandard, which Python's own reader supports only from 3.14 on.
 """
 
 from __future__ import annotations
@@ -41,6 +41,12 @@ class ZipReader:
             msg = f"{self._path} cannot be read as a zip file: {error}"
             raise KbevalError(msg) from error
         infos = self._zip.infolist()
+        total = sum(info.file_size for info in infos)
+        if total > LARGEST_SUM:
+            self.__exit__()
+            most = f"at most {LARGEST_SUM // 2**20:,} MB are read"
+            msg = f"{self._path} is too large: it unpacks to {total // 2**20:,} MB; {most}"
+            raise KbevalError(msg)
         if len(infos) > MOST_ENTRIES:
             self.__exit__()
             msg = f"{self._path} has {len(infos):,} entries; at most {MOST_ENTRIES:,} are read"
@@ -48,7 +54,7 @@ class ZipReader:
         self._infos = {info.filename: info for info in infos}
         if len(self._infos) < len(infos):
             self.__exit__()
-            msg = f"{self._path} has two entries of the same name; make the file again"
+            msg = f"{self._path} has two entries with the same name; create the file again"
             raise KbevalError(msg)
         return self
 
@@ -63,6 +69,9 @@ class ZipReader:
     def read(self, name: str) -> bytes:
         """The contents of an entry. Raises an error if it is damaged, or larger than is reasonable."""
         info = self._infos[name]
+        # Before anything is unpacked; what comes out is counted too, because the size may be wrong.
+        if max(info.file_size, info.compress_size) > LARGEST_ENTRY:
+            raise self._too_large(name)
         try:
             with self._stream(info) as stream:
                 return self._sound(self._limited(stream, name), info)
@@ -84,24 +93,23 @@ class ZipReader:
     def _limited(self, stream: IO[bytes], name: str) -> bytes:
         parts = []
         size = 0
-        # The sizes in the file may be wrong, so what comes out is counted.
         while part := stream.read(_STEP):
             size += len(part)
             self._read_bytes += len(part)
             if size > LARGEST_ENTRY or self._read_bytes > LARGEST_SUM:
-                msg = f"{self._path}, {name}: is too large; at most {LARGEST_ENTRY // 2**20:,} MB of an entry are read"
-                raise KbevalError(msg)
+                raise self._too_large(name)
             parts.append(bytes(part))
         return b"".join(parts)
+
+    def _too_large(self, name: str) -> KbevalError:
+        most = f"{LARGEST_ENTRY // 2**20:,} MB of an entry and {LARGEST_SUM // 2**20:,} MB of a file"
+        return KbevalError(f"{self._path}, {name}: is too large; at most {most} are read")
 
     def _stream(self, info: zipfile.ZipInfo) -> IO[bytes]:
         if info.compress_type != _ZSTANDARD:
             return self._zip.open(info)
         import pyarrow as pa
 
-        if info.compress_size > LARGEST_ENTRY:
-            msg = f"{self._path}, {info.filename}: is too large"
-            raise KbevalError(msg)
         self._file.seek(info.header_offset)
         mark, name_size, extra_size = _LOCAL_HEADER.unpack(self._file.read(_LOCAL_HEADER.size))
         if mark != b"PK\x03\x04":

@@ -1,4 +1,4 @@
-"""Work that creates many objects and no garbage."""
+"""For work that creates many objects and no garbage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Turn garbage collection off: looking through objects that are all kept takes longer than making them."""
+    """Turn garbage collection off: scanning objects that are all kept takes longer than creating them."""
     was_on = gc.isenabled()
     gc.disable()
     try:

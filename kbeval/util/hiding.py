@@ -38,7 +38,7 @@ class Hider:
     """Hides secrets, for one output."""
 
     def __init__(self, numbers: Mapping[str, int] | None = None, after: int = 0) -> None:
-        """`numbers`: secrets that have a number already. `after`: the last number in use."""
+        """`numbers`: secrets that already have a number. `after`: the last number in use."""
         self.numbers = dict(numbers or {})
         self.last = max(after, *self.numbers.values(), 0)
         # Every secret found, including repetitions, in order.

@@ -1,14 +1,14 @@
-"""Reproducible numbers: which operations may decide one.
+"""Reproducible numbers: the operations that may be used to compute them.
 
-The engine sums per-query values as whole numbers, so the order of rows and threads does not matter: the whole part of
-each value, and its rest in units of the 15th decimal. Only operations that give the same bits in every engine are used:
+The engine sums per-query values as integers, so the order of rows and threads does not matter: the integer part of each
+value, and its remainder in units of the 15th decimal. Only operations that give the same bits in every engine are used:
 comparing doubles, FLOOR, the difference between a double and its FLOOR (which has no rounding error from zero upwards),
-one product, and sums of whole numbers as DECIMAL. Casting a double to a decimal with decimals is not one of them:
-engines differ, and DuckDB's way is inexact for large values. Neither are the engine's own percentiles: it finds the two
-values next to one, and what lies between them is computed here, as all that is divided or rounded.
+one product, and sums of integers as DECIMAL. Casting a double to a decimal with decimals is not one of them: engines
+differ, and DuckDB's conversion is inexact for large values. Neither are the engine's own percentiles: it finds the two
+neighbouring values, and the interpolation is computed here, like everything that is divided or rounded.
 
 This module turns such a sum into the stored number: the mean, rounded to four decimals, half away from zero. A third
-has no exact 15-decimal form, so a mean that is exactly half-way may be slightly too low; ties are decided with a
+has no exact 15-decimal form, so a mean that is exactly half-way may come out slightly too low; ties are decided with a
 tolerance of 1e-13, far above that error and far below a real difference.
 """
 
@@ -21,7 +21,7 @@ SCALE = 15
 # Up to 1e15, so that the sums of a hundred million values still fit; larger values count as missing.
 LARGEST = 1e15
 SUMMABLE = "CASE WHEN ABS({value}) < 1e15 THEN {value} END"
-# The whole part of a value, and the sums of both parts.
+# The integer part of a value, and the sums of both parts.
 WHOLE = "FLOOR({value})"
 SUMS = (
     "SUM(CAST({whole} AS DECIMAL(16, 0)))",
@@ -29,14 +29,14 @@ SUMS = (
 )
 DECIMALS = 4
 TIE = 10 ** (SCALE - 13)
-# No grade of relevance is larger, so that sums of gains stay exact.
+# The largest grade of relevance, so that sums of gains stay exact.
 MAX_GRADE = 10**9
 # Sizes are summed as floats; a hit with exactly the required overlap must not fail because of rounding.
 OVERLAP_TOLERANCE = 1e-9
 
 
 def units(whole: Decimal | int, rest: Decimal | int = 0) -> int:
-    """A sum in units of the 15th decimal, from the sums of whole parts and of rests."""
+    """A sum in units of the 15th decimal, from the sums of integer parts and of remainders."""
     total: int = int(whole) * 10**SCALE + int(rest)
     return total
 
@@ -48,7 +48,7 @@ def plain(units: int) -> Decimal:
 
 
 def rounded_mean(units: int, count: int) -> float:
-    """Mean of `count` values that sum to so many units, rounded like stored numbers."""
+    """Mean of `count` values with this sum in units, rounded like stored numbers."""
     step = 10 ** (SCALE - DECIMALS) * count
     tolerance = TIE * count
     magnitude: int = (2 * abs(units) + step + 2 * tolerance) // (2 * step)
@@ -63,7 +63,7 @@ def exact_mean(units: int, count: int) -> Fraction:
 
 
 def between(low: float, high: float, percent: int, count: int) -> Fraction:
-    """A percentile of `count` values, exactly, from the values at the places next to it."""
+    """A percentile of `count` values, exactly, from the two neighbouring values."""
     return Fraction(low) + (Fraction(high) - Fraction(low)) * Fraction(percent * (count - 1) % 100, 100)
 
 

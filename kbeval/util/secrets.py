@@ -185,7 +185,7 @@ _SHAPES = re.compile(
     r"|pul-[a-f0-9]{32,}|linear_api_\w{16,}|ATATT[\w=-]{20,}|rk-[A-Za-z0-9]{20,}|jina_\w{20,}|pa-[A-Za-z0-9_-]{30,}"
     r")"
 )
-# Text without a gap in which URLs may stand, also one inside another.
+# Text without white space that may contain URLs, even nested ones.
 _UNBROKEN = re.compile(r"[^\s\"'<>]+")
 _SCHEME = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]{0,30})://")
 _AUTHORITY = re.compile(r"[^/?#]*")
@@ -265,20 +265,20 @@ def _in_urls(text: str) -> Iterator[tuple[int, int]]:
             login = _login_in_url(run, match, last_at)
             if login is not None:
                 yield offset + match.end(), offset + login
-        # Once for the whole run: a parameter of an outer URL stands behind the inner one, too.
+        # Once for the whole text: a parameter of an outer URL may also follow the inner one.
         for parameter in _PARAMETER.finditer(run, run.index("://")):
             if _grants_access(unquote(parameter[1])) and not _STANDS_FOR.fullmatch(parameter[2]):
                 yield offset + parameter.start(2), offset + parameter.end(2)
 
 
 def _login_in_url(run: str, scheme: re.Match[str], last_at: int) -> int | None:
-    """Where the user name and password of a URL end, if it has them."""
+    """The end of the user name and password of a URL, if it has them."""
     start = scheme.end()
     authority = _AUTHORITY.match(run, start)
     end = start + authority[0].rfind("@") if authority and "@" in authority[0] else start
     has_colon = run.find(":", start, end) >= 0
     if last_at >= start and (has_colon or (end == start and not _HOST.fullmatch(authority[0] if authority else ""))):
-        # A password may contain any character, though it should not.
+        # A password may contain any character, although it should not.
         end = last_at
         has_colon = run.find(":", start, end) >= 0
     if end == start or _STANDS_FOR.fullmatch(run, start, end):

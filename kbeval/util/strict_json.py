@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 
 # The white space allowed around a value; Python allows more.
 SPACE = " \t\r\n"
-REPEATED_KEY = "a key stands twice in one object"
-TOO_LARGE = "holds a number that is too large"
-HALF_A_CHARACTER = "contains half a character (an unpaired surrogate)"
+REPEATED_KEY = "has a duplicate key in an object"
+TOO_LARGE = "contains a number that is too large"
+HALF_A_CHARACTER = "contains an unpaired surrogate (half a character)"
 TOO_DEEP = "is nested too deeply"
 
 # A number with at most this many digits is within the range of floats.

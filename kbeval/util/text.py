@@ -13,7 +13,7 @@ from typing import Any
 
 # Control characters could move the cursor of a terminal or change its colours; format characters could reorder a line.
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-_SPREADSHEET_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # full-width ones work too
+_SPREADSHEET_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # full-width ones are recognised too
 # Commands to a continuous-integration service: `::name::` at the start of a line, with or without leading spaces, and
 # `##[name]`, `##vso[name]` or `##teamcity[name]` anywhere in a line.
 _ORDER_AT_START = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
@@ -36,7 +36,7 @@ _IN_WORDS = frozenset("\u00ad\u200c\u200d")
 
 
 def readable(text: str) -> str:
-    """For a page: lines, tabs and joined characters stay; what would hide or reorder text is written as an escape."""
+    """For a page: lines, tabs and joined characters stay; characters that would hide or reorder text are escaped."""
     if text.replace("\n", "").replace("\t", "").isprintable():
         return text
     text = text.replace("\r\n", "\n")
@@ -68,7 +68,7 @@ def without_orders(text: str) -> str:
 
 
 def is_utf8(text: str) -> bool:
-    """Can it be written as UTF-8? Not if it contains a lone surrogate, which may stand for bytes that are not text."""
+    """Can it be written as UTF-8? Not if it contains a lone surrogate, which may represent bytes that are not text."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -77,7 +77,7 @@ def is_utf8(text: str) -> bool:
 
 
 def json_shown(text: str) -> str:
-    """For a terminal or a log, and still the same JSON: what `shown` would change is written as an escape."""
+    """For a terminal or a log, and still the same JSON: characters that `shown` would change are escaped."""
     # A line of JSON begins with a bracket, a quotation mark or a value, never with a command.
     if "##" in text:
         text = _ORDER_ANYWHERE.sub(r"#\\u0023", text)

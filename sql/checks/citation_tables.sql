@@ -1,5 +1,5 @@
 -- citation_tables: is there anything to resolve citations against, and anything to resolve? One row.
--- columns: n_chunks, n_documents (that are known), n_answers (grounded ones, in runs of a knowledge base's own)
+-- columns: n_chunks, n_documents (that are known), n_answers (grounded ones, in a knowledge base's own runs)
 -- kind: view
 SELECT
     (SELECT COUNT(*) FROM known_chunks)      AS n_chunks,

@@ -1,5 +1,5 @@
--- contested_labels: runs of a chunker that no table knows, whose hits name expected chunks by their id and are other text
--- than the tables know under that id, for another chunker. The tables decide what the labels mean, and may be wrong.
+-- contested_labels: runs of a chunker that is in no table, whose hits name expected chunks by id but have other text than
+-- the tables have for that id, under another chunker. The tables decide what the labels mean, and may be wrong.
 -- columns: run_id, chunker_version, label_version, n_chunks, query_id (the first)
 -- kind: view
 SELECT

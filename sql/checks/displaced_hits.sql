@@ -1,13 +1,13 @@
--- displaced_hits: for each run the hits that say themselves that they stand elsewhere than everything that is known of
--- their chunk: in another document, or at a place that neither holds the known one nor lies in it. Then an index seems to
--- have used the ids of an earlier one again, of which nothing was kept.
--- columns: run_id, n_compared (hits that say where they stand and whose chunk is known), n_displaced, n_labels (expected
+-- displaced_hits: for each run, the hits whose own position contradicts everything that is known about their chunk: they
+-- are in another document, or at a place that neither contains the known one nor lies in it. Then an index seems to have
+-- reused the ids of an earlier one of which nothing was kept.
+-- columns: run_id, n_compared (hits that state their position and whose chunk is known), n_displaced, n_labels (expected
 --          chunks among those that are displaced), query_id (the first of a displaced hit), chunk_id (of that hit)
 -- kind: table
 -- variants: none, where every hit of a known chunk states the place that the tables have
 --
--- A hit may be a part of its chunk, or the chunk with what stands around it: neither contradicts the table. A page without
--- characters says which page. Documents contradict each other only where the tables know both names.
+-- A hit may be a part of its chunk, or the chunk with its surroundings: neither contradicts the table. A page without
+-- characters states only the page. Documents contradict each other only if the tables contain both names.
 WITH said AS (
     SELECT
         s.result_no,
@@ -39,7 +39,7 @@ claims AS (
         AND k.chunker_version = COALESCE(h.chunker_version, k.chunker_version)
 ),
 
--- Mostly both are the same text, and then there is nothing to read.
+-- Usually both texts are equal, and nothing has to be parsed.
 different AS (
     SELECT DISTINCT hit_text, chunk_text FROM claims WHERE hit_text <> chunk_text
 ),
@@ -59,7 +59,7 @@ reach AS (
     GROUP BY ALL
 ),
 
--- On one axis, or on pages of which there are several.
+-- On one axis, or on pages, of which there may be several.
 reaches AS (
     SELECT
         d.hit_text,
@@ -80,7 +80,7 @@ reaches AS (
     GROUP BY d.hit_text, d.chunk_text
 ),
 
--- Of several chunks of one id, one that agrees is enough.
+-- If several chunks have the same id, one that agrees is sufficient.
 held AS (
     SELECT
         c.run_id,

@@ -1,5 +1,5 @@
--- displaced_labels: for each run the expected chunks that its hits name by id in another document than every one that the
--- tables know for them, where they know both documents. As displaced_hits, without a second look at the rows.
+-- displaced_labels: for each run, the expected chunks that its hits name by id, but in another document than any that the
+-- tables have for them, if the tables contain both documents. As displaced_hits, without reading the rows again.
 -- columns: run_id, n_labels, query_id (the first), chunk_id (of that query)
 -- kind: view
 SELECT

@@ -1,4 +1,4 @@
--- doc_matches_only: how many queries of each run expect a chunk or a place, and were matched by the document alone.
+-- doc_matches_only: for each run, how many queries expect a chunk or a place and were matched by document alone.
 -- columns: run_id, n_queries, n_by_doc, query_id (the first)
 -- kind: view
 SELECT

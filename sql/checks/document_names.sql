@@ -1,4 +1,4 @@
--- document_names: every name of a document that a table or a hit knows, ids and paths.
+-- document_names: every name of a document in a table or a hit: ids and paths.
 -- columns: doc_id
 -- kind: view
 SELECT doc_id FROM documents WHERE doc_id IS NOT NULL

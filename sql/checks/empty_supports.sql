@@ -1,4 +1,4 @@
--- empty_supports: golden queries that should be answered, and whose list of supports is there and empty: no number about
+-- empty_supports: golden queries that should be answered, and whose list of supports is given but empty: no metric about
 -- supports counts them.
 -- columns: query_id
 -- kind: view

@@ -1,5 +1,5 @@
--- foreign_runs: runs that cannot hit most of what is expected by its id, because the labels are of other chunks.
--- columns: run_id, chunker_version, owner (a chunker version that knows some of the labels, or null), n_foreign,
+-- foreign_runs: runs that cannot hit most expected chunks by id, because the labels refer to other chunks.
+-- columns: run_id, chunker_version, owner (a chunker version that has some of the labels, or null), n_foreign,
 --          n_expected, matching (as in run_matching)
 -- kind: view
 SELECT run_id, chunker_version, owner, n_foreign, n_expected, matching

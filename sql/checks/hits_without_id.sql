@@ -1,4 +1,4 @@
--- hits_without_id: hits that name no chunk and no document, nor a path by which one of them is known.
+-- hits_without_id: hits that name neither a chunk nor a document, nor a known path.
 -- columns: run_id, query_id, position
 -- kind: view
 SELECT r.run_id, r.query_id, h.position

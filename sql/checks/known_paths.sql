@@ -1,4 +1,4 @@
--- known_paths: the paths that stand for a document: those of the table `documents`, and those that labels name.
+-- known_paths: the paths that identify a document: those of the table `documents`, and those that labels name.
 -- columns: path
 -- kind: view
 SELECT path FROM doc_paths

@@ -1,4 +1,4 @@
--- label_axes: the kinds of position by which the expected_spans of each golden query state where the answer is.
+-- label_axes: the kinds of position that the expected_spans of each golden query use.
 -- columns: query_id, axis ('page' for any page)
 -- kind: table
 SELECT DISTINCT query_id, CASE WHEN axis LIKE 'page %' THEN 'page' ELSE axis END AS axis

@@ -1,6 +1,6 @@
--- label_chunks: each expected chunk, and what knows it.
+-- label_chunks: each expected chunk, and where it is known from.
 -- columns: chunk_id, is_indexed (the table `chunks` has it now), is_known (it was kept when runs were scored, or a hit
---          names it), is_placed (its place is known), chunker_version (one that knew it; null: unknown)
+--          names it), is_placed (its place is known), chunker_version (one that had it; null: unknown)
 -- kind: view
 WITH kept AS (
     SELECT chunk_id, MAX(NULLIF(chunker_version, '')) AS chunker_version

@@ -1,4 +1,4 @@
--- malformed_citations: citations of answers that count and that say wrongly where, so that they resolve to nothing.
+-- malformed_citations: citations, in answers that count, with an invalid position, so that they resolve to nothing.
 -- columns: run_id, query_id, citation_no
 -- kind: view
 SELECT r.run_id, r.query_id, c.citation_no

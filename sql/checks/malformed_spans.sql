@@ -1,4 +1,5 @@
--- malformed_spans: hits with source_spans of which at least one is not a valid position; it says nothing about where the hit is.
+-- malformed_spans: hits with source_spans of which at least one is not a valid position, so that it does not locate the
+-- hit.
 -- columns: run_id, query_id, position
 -- kind: view
 SELECT r.run_id, r.query_id, c.position

@@ -1,4 +1,4 @@
--- misnamed_fields: fields of sampled rows that look like one that kbeval reads, where that one is not there.
+-- misnamed_fields: fields of sampled rows that look like a field that kbeval reads, if that field is missing.
 -- columns: run_id, level, field (as kbeval reads it), found (as the rows spell it), query_id (the first such row),
 --          n_rows (of those looked at)
 -- kind: table

@@ -1,5 +1,5 @@
--- moved_labels: runs of the current index that are matched by id, and the expected ids that stand for other text in it
--- than they did when they were first seen.
+-- moved_labels: runs of the current index that are matched by id, and the expected ids that refer to other text in it than
+-- when they were first seen.
 -- columns: run_id, chunker_version, n_chunks, chunk_id (the first)
 -- kind: view
 SELECT u.run_id, u.chunker_version, COUNT(*) AS n_chunks, MIN(e.chunk_id) AS chunk_id

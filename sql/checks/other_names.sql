@@ -1,4 +1,4 @@
--- other_names: what other programs call the fields that kbeval reads.
+-- other_names: names that other programs use for the fields that kbeval reads.
 -- columns: level, field (as kbeval reads it), kind (of the value), other (another name for it, in lower case and
 --          without _ and -)
 -- kind: view

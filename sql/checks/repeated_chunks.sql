@@ -1,4 +1,4 @@
--- repeated_chunks: chunks that a ranking holds more than once.
+-- repeated_chunks: chunks that a ranking contains more than once.
 -- columns: run_id, query_id, chunk_id
 -- kind: view
 SELECT r.run_id, r.query_id, h.chunk_id

@@ -1,4 +1,4 @@
--- reused_ids: expected chunks whose id stood for different text in different versions of the index.
+-- reused_ids: expected chunks whose id referred to different texts in different versions of the index.
 -- columns: chunk_id, n_places
 -- kind: view
 SELECT k.chunk_id, COUNT(DISTINCT COALESCE(k.doc_id, '') || ' ' || k.spans_text) AS n_places

@@ -1,4 +1,4 @@
--- row_gaps: how much lacks in what was read of the rows. Where nothing does, no row needs to be looked at again. One row.
+-- row_gaps: counts of what is missing from the rows. If nothing is missing, no row needs to be read again. One row.
 -- columns: n_odd_runs (without any hits, or with empty answers only), n_unlinked_hits (that name no chunk or no document),
 --          n_nameless_hits (that name neither)
 -- kind: table

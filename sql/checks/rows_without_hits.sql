@@ -1,5 +1,5 @@
--- rows_without_hits: rows that do not even say that nothing was retrieved (they have no `hits_top_k`, or it is not a list), of
--- runs that do retrieve. They count as misses.
+-- rows_without_hits: rows that do not state whether anything was retrieved (they have no `hits_top_k`, or it is not a
+-- list), in runs that do retrieve. They count as misses.
 -- columns: run_id, query_id
 -- kind: view
 SELECT r.run_id, r.query_id

@@ -1,4 +1,4 @@
--- runs_elsewhere: runs of which no hit at all is in a document that a label names a place in.
+-- runs_elsewhere: runs without any hit in a document in which a label names a place.
 -- columns: run_id, n_hits, n_named (hits whose document is known), hit_doc, label_doc (one of each)
 -- kind: view
 WITH labelled AS (

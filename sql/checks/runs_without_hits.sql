@@ -1,4 +1,4 @@
--- runs_without_hits: runs that retrieved nothing at all, and whose sampled rows do not even say so: they have no field
+-- runs_without_hits: runs without any hits whose sampled rows do not state that nothing was retrieved: they have no field
 -- `hits_top_k`, which is an empty list in a row that retrieved nothing.
 -- columns: run_id, n_rows (those without an error)
 -- kind: table

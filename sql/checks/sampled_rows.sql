@@ -1,5 +1,4 @@
--- sampled_rows: a few stored rows of each run to look into: some that look unusual in some way, and one that
--- does not.
+-- sampled_rows: a few stored rows of each run to inspect: some that look unusual, and one that does not.
 -- columns: run_id, query_id
 -- kind: table
 SELECT run_id, UNNEST(CASE WHEN kind = 'any' THEN MIN(query_id, 1) ELSE MIN(query_id, 5) END) AS query_id

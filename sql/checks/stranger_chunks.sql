@@ -1,7 +1,7 @@
--- stranger_chunks: runs that are matched by id and name no expected chunk in any query, where the hits are chunks that no
--- table knows, or the labels are: then nothing says that both are of one index, and 0 may mean 'could not be matched'.
--- columns: run_id, hit, label (one of each, to show; of those that differ in case and outer spaces alone where there are
---          any), is_alike (they do), labels_known (a table knows an expected id)
+-- stranger_chunks: runs that are matched by id and name no expected chunk in any query, if either the hits or the labels
+-- are in no table: then nothing shows that both belong to one index, and 0 may mean 'could not be matched'.
+-- columns: run_id, hit, label (one of each, to show; a pair that differs only in case and surrounding spaces if there is
+--          one), is_alike (they do), labels_known (an expected id is in a table)
 -- kind: table
 WITH asked AS (
     SELECT u.run_id, r.result_no, e.chunk_id AS label, k.chunk_id AS known

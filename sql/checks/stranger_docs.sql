@@ -1,7 +1,7 @@
--- stranger_docs: runs that bring no expected document in any query, where no hit is in a document that the tables or the
--- labels know: then 0 may mean 'could not be matched'.
--- columns: run_id, n_hits, n_named (those that name a document), hit, label (one of each, to show; of those that differ in
---          case and outer spaces alone where there are any), is_alike (they do)
+-- stranger_docs: runs that retrieve no expected document in any query, if no hit is in a document that the tables or the
+-- labels name: then 0 may mean 'could not be matched'.
+-- columns: run_id, n_hits, n_named (those that name a document), hit, label (one of each, to show; a pair that differs only
+--          in case and surrounding spaces if there is one), is_alike (they do)
 -- kind: table
 WITH asked AS (
     SELECT r.run_id, r.result_no, e.doc_id AS label

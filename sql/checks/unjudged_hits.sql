@@ -1,4 +1,4 @@
--- unjudged_hits: of the pooled ranks of each run, how many hits no label names and no person decided on.
+-- unjudged_hits: for the pooled ranks of each run, the number of hits with neither a label nor a decision.
 -- columns: run_id, hits, unjudged
 -- kind: view
 WITH judged AS (

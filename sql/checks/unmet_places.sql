@@ -1,7 +1,7 @@
--- unmet_places: expected_spans that no hit can meet: nothing knows their document, or they lie beyond the last place that a
--- chunk of it is known to reach.
--- columns: query_id, place (which of the spans), doc_id, is_known (the document is), reach (the last known unit; null where
---          the document is not known)
+-- unmet_places: expected_spans that no hit can match: their document is unknown, or they lie beyond the end of its last
+-- known chunk.
+-- columns: query_id, place (which of the spans), doc_id, is_known (the document is), reach (the last known unit; null if
+--          the document is unknown)
 -- kind: view
 WITH reached AS (
     SELECT doc_id, axis, MAX(high) AS reach

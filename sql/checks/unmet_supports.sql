@@ -1,5 +1,5 @@
--- unmet_supports: the paths of supports, where no hit of any run has any of them: then they are spelt otherwise. One file
--- that is never retrieved may be a miss.
+-- unmet_supports: the paths of supports, if no hit of any run has any of them: then they are probably spelt differently. A
+-- single file that is never retrieved may be a miss.
 -- columns: path, query_id (the first whose support is there)
 -- kind: view
 SELECT s.path, MIN(s.query_id) AS query_id

@@ -1,4 +1,4 @@
--- used_axes: the kinds of position by which the hits of each run, and all known chunks, state their place.
+-- used_axes: the kinds of position that the hits of each run, and all known chunks, use.
 -- columns: run_id, axis ('page' for any page)
 -- kind: table
 SELECT DISTINCT run_id, CASE WHEN axis LIKE 'page %' THEN 'page' ELSE axis END AS axis

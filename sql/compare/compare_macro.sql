@@ -1,11 +1,11 @@
--- compare: the rows of `kbeval compare` for any two runs of an exported file, by their ids. An unknown run gives none.
--- Hits are matched as the export says, and each run by itself. `kbeval sql` does not need it: there `compare` makes the
--- comparison itself, by spans where the chunkers differ.
+-- compare: the rows of `kbeval compare` for any two runs of an exported file, by their ids. An unknown run gives no rows.
+-- Hits are matched as in the export, each run by itself. `kbeval sql` does not need it: there `compare` runs the comparison
+-- itself, by spans if the chunkers differ.
 -- columns: as in compared
 -- kind: macro
 -- example: SELECT query_id, kind, note FROM compare('2026-03-02-words', '2026-03-03-bm25') WHERE kind <> 'draw' ORDER BY query_id
 --
--- Composed from the files of sql/compare/, as they are. {causes} is, for each part of a configuration that can move a
+-- Composed from the files of sql/compare/, unchanged. {causes} is, for each part of a configuration that can move a
 -- query, MAX(CASE WHEN part = '<part>' THEN '<part> changed' END).
 -- The parameters have names that no column in those files has.
 CREATE MACRO compare(first_run, second_run) AS TABLE

@@ -1,6 +1,6 @@
--- compared: one row per query of either run: what became of it, and every cause that the data shows.
+-- compared: one row per query of either run: how it changed, and every cause that the data shows.
 -- columns: query_id, query, kind, matching, a_hit_rank, b_hit_rank, note, in_both, answer ('better', 'worse' or null),
---          then the causes one by one, null where there is none: presence, failure, ranking, places, refusal, rules,
+--          then one column per cause, null if it does not apply: presence, failure, ranking, places, refusal, rules,
 --          citations, configuration
 -- kind: table
 WITH causes AS (
@@ -72,7 +72,7 @@ SELECT
     x.b_hit_rank,
     CONCAT_WS(
         '; ', x.movement, x.presence, x.failure,
-        -- 'rank 1→2' states it already.
+        -- 'rank 1→2' already states it.
         CASE WHEN x.ranking NOT IN ('ranked lower', 'ranked higher', 'now retrieved') THEN x.ranking END,
         x.places, x.refusal, x.rules, x.citations, x.configuration
     )                   AS note,

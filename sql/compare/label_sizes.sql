@@ -1,9 +1,9 @@
--- label_sizes: how large expected chunks are next to the hits of each run that share text with them.
+-- label_sizes: the size of expected chunks compared with the hits of each run that share text with them.
 -- columns: run_id, n (pairs of a hit and an expected chunk), n_coarse (those whose chunk is at least three times as large as
 --          the hit), hit_size, label_size (means over the pairs)
 -- kind: view
 --
--- A whole page of which no characters are known has no size that says anything.
+-- A whole page without known characters has no meaningful size.
 SELECT
     r.run_id,
     COUNT(*)                                                          AS n,

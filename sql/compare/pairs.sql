@@ -1,4 +1,4 @@
--- pairs: both runs of a comparison side by side, one row per query of either, and what became of it. There may be several
+-- pairs: both runs of a comparison side by side, one row per query of either, and how it changed. There may be several
 -- comparisons.
 -- columns: run_a, run_b, query_id, in_a, in_b, kind (win, draw, loss or regression), matching, a_… and b_… as in sides
 -- kind: table

@@ -1,6 +1,6 @@
--- sides: one row per query of a run, with what a comparison looks at.
--- columns: run_id, query_id, result_no, matching, hit_rank (of the first correct hit), doc_rank (of the first hit in
---          a right document), failed, refused, should_refuse, keeps_rules, cites_well (null: there is nothing to say)
+-- sides: one row per query of a run, with the facts that a comparison needs.
+-- columns: run_id, query_id, result_no, matching, hit_rank (of the first correct hit), doc_rank (of the first hit in an
+--          expected document), failed, refused, should_refuse, keeps_rules, cites_well (null: not applicable)
 -- kind: table
 WITH first_correct AS (
     SELECT result_no, MIN(rank) AS rank FROM correct_hits GROUP BY result_no

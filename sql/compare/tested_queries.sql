@@ -1,5 +1,5 @@
--- tested_queries: the queries on which two runs are tested against each other: those that count in both. Where missing
--- queries count as zero, they count here too, so that intervals and tests rest on what A, B and the delta rest on.
+-- tested_queries: the queries on which two runs are tested against each other: those that count in both. If missing queries
+-- count as zero, they count here too, so that intervals and tests are based on the same queries as A, B and the delta.
 -- columns: query_id, a_result_no, b_result_no (negative: the run has no row for it), cluster_no, matching
 -- kind: table
 SELECT

@@ -1,5 +1,5 @@
--- per_query: as sql/grains/per_query.sql, with those columns that metrics of rankings read. One row per query that is
--- evaluated; its labels are judgements of documents, and a document is what a chunk is elsewhere.
+-- per_query: as sql/grains/per_query.sql, with the columns that metrics of rankings read. One row per evaluated query; its
+-- labels are judgements of documents, which take the role of chunks.
 -- columns: result_no, in_run, n_hits, n_expected_chunks, n_expected_places
 -- kind: view
 SELECT

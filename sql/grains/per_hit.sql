@@ -6,7 +6,7 @@
 --   is_expected_chunk      the best-ranked appearance of an expected chunk
 --   is_expected_doc        the best-ranked appearance of an expected document
 --   is_support             the best-ranked appearance of a chunk that is a gold support
---   n_places               expected chunks, or expected places, that no hit before it has brought
+--   n_places               expected chunks, or expected places, that no earlier hit has found
 SELECT
     a.*,
     h.position,

@@ -3,9 +3,9 @@
 -- kind: view
 -- columns: all of per_query, and
 --   rubric                 the name of the rubric
---   judge_score            what the judge gave; null: unscored
+--   judge_score            the judge's score; null: unscored
 --   is_scored              the judge gave a score
---   n_supported, n_unsupported  claims that the judge found; 0 where the rubric does not ask for them
+--   n_supported, n_unsupported  claims that the judge found; 0 if the rubric does not ask for them
 SELECT
     a.*,
     j.rubric,

@@ -3,11 +3,11 @@
 -- kind: view
 -- columns: all of per_query, and
 --   place                  the chunk's id, or the name of an expected span
---   grade                  how relevant it is; 1 where the label has no grade, 0: judged, and not relevant
+--   grade                  how relevant it is; 1 if the label has no grade, 0: judged as not relevant
 --   is_relevant            it is an expected chunk
---   rank                   where it was found; null: it was not
---   is_judgement           false: hits are matched by spans, so which of the other hits were judged is not known
---   ideal_rank             its place in the best ranking possible: by grade
+--   rank                   the rank at which it was found; null: not found
+--   is_judgement           false: hits are matched by spans, so it is unknown which of the other hits were judged
+--   ideal_rank             its position in the ideal ranking: by grade
 --   n_relevant_seen, n_nonrelevant_seen  labels found up to this one that are relevant, and that are not
 --   n_relevant, n_nonrelevant            such labels of the query, found or not
 SELECT

@@ -1,9 +1,9 @@
--- per_piece: for queries that are labelled by expected_spans, one row per piece of text that a label or a hit holds, with
+-- per_piece: for queries that are labelled by expected_spans, one row per piece of text that a label or a hit covers, with
 -- the columns of its query in `per_query`; any other query has one row without size.
 -- kind: view
 -- columns: all of per_query, and
---   size                   how long the piece is, in what its labels are counted in: lines, bytes, characters, time, area
---   rank                   of the first hit that holds it; null: none does
+--   size                   the length of the piece, in the unit of its labels: lines, bytes, characters, time, area
+--   rank                   of the first hit that contains it; null: none does
 --   is_expected_text       it is part of the expected text
 --   is_clear               the text of all hits can be measured
 --   is_near_clear          the text of all hits in documents of the labels can be measured

@@ -1,33 +1,33 @@
--- per_query: one row per query of a run, with what its labels ask and what came back.
+-- per_query: one row per query of a run, with its labels and its result.
 -- kind: table
 -- shown: yes
 -- columns:
 --   result_no, run_id, query_id
---   system                 whose rows they were: 'anchors', 'grounded', or null for a knowledge base's own
+--   system                 the system that the rows come from: 'anchors', 'grounded', or null for a knowledge base's own
 --   in_run                 the run has a row for it
---   is_counted             false: it has no row, and missing queries are not to count as zero
---   is_golden              the golden file has it; the columns from should_refuse on are empty where not
---   failed, elapsed_ms     the row holds an error; how long it took
---   tokens, cost_usd       what answering took; null where the row does not say
+--   is_counted             false: it has no row, and missing queries do not count as zero
+--   is_golden              it is in the golden file; otherwise the columns from should_refuse on are empty
+--   failed, elapsed_ms     the row contains an error; the time it took
+--   tokens, cost_usd       what answering took; null if the row does not state it
 --   timed_out              the error is a timeout
---   n_hits                 hits that came back
+--   n_hits                 number of hits
 --   has_answer, grounded, refused
---   flagged                the row says itself whether the system abstained or was grounded
---   is_empty               no error, no text in the answer, and the row does not say that the system refused
+--   flagged                the row itself states whether the system abstained or was grounded
+--   is_empty               no error, no text in the answer, and the row does not state that the system refused
 --   n_citations, n_citations_resolved, chunks_known (false: there is nothing to resolve them against)
---   should_refuse          true, false, or null where the labels do not say
---   n_expected_chunks (expected_spans, where a query names no chunk; 0 where they cannot be matched), n_expected_docs
---   n_expected_places      what the share of found chunks is of; 0 where only the document is known
---   tokens_to_hit          tokens of text up to the first expected chunk, in rank order; null: none came, or not known
+--   should_refuse          true, false, or null if the labels do not say
+--   n_expected_chunks (expected_spans, if a query names no chunk; 0 if they cannot be matched), n_expected_docs
+--   n_expected_places      the denominator of the share of found chunks; 0 if only the document is known
+--   tokens_to_hit          tokens of text up to the first expected chunk, in rank order; null: not found, or unknown
 --   sizes_known            the sizes of all hits up to there are known
 --   n_rules, n_rules_broken
 --   n_supports, n_support_groups
---   supports_complete_rank the rank by which the first group of supports was found whole
---   names_folders, in_scope the row says which folders were searched; a support lies in one of them
+--   supports_complete_rank the rank by which the first group of supports was complete
+--   names_folders, in_scope the row states which folders were searched; a support is in one of them
 --   has_references, cites_support
---   judge_groundedness, judge_correctness, judge_tokens, judge_cost_usd: of 'kbeval judge', else of the imported row
---   claim_holds            the answer holds a gold claim, or there is none to hold
---   claim_cited            it cites only what was retrieved, and something expected; nothing, where nothing is expected
+--   judge_groundedness, judge_correctness, judge_tokens, judge_cost_usd: of 'kbeval judge', otherwise of the imported row
+--   claim_holds            the answer contains a gold claim, or there is none
+--   claim_cited            it cites only retrieved chunks, including an expected one; or nothing, if none is expected
 --   gold_complete_rank     the rank by which all expected chunks were found
 --   category, difficulty, lang, query_group
 WITH asked AS (
@@ -68,7 +68,7 @@ SELECT
     COALESCE(c.n_citations_resolved, 0) AS n_citations_resolved,
     k.known                             AS chunks_known,
     q.should_refuse,
-    -- A label that names a place instead of a chunk is as good. One that cannot be matched is not a miss.
+    -- A label that names a place instead of a chunk counts the same. One that cannot be matched is not a miss.
     CASE
         WHEN NOT COALESCE(p.is_matchable, true) THEN 0
         ELSE COALESCE(NULLIF(q.n_expected_chunks, 0), q.n_expected_spans, 0)
@@ -86,7 +86,7 @@ SELECT
     COALESCE(n.in_scope, false)         AS in_scope,
     COALESCE(n.has_references, false)   AS has_references,
     COALESCE(n.cites_support, false)    AS cites_support,
-    -- Where kbeval judged a run, the scores that came with its rows are another judge's.
+    -- If kbeval judged a run, the scores that came with its rows are those of another judge.
     CASE
         WHEN j.judges_groundedness THEN j.judge_groundedness
         WHEN u.system = 'anchors' THEN n.judge_groundedness

@@ -2,7 +2,7 @@
 -- such scores has one row without score_name.
 -- kind: view
 -- columns: all of per_query, and
---   score_name             the name of the score, like 'ragas.faithfulness'
+--   score_name             the name of the score, e.g. 'ragas.faithfulness'
 --   row_score              the score; null: the tool could not score it
 SELECT
     a.*,

@@ -1,4 +1,4 @@
--- chunks_to_keep: rows of the table `chunks` that labels or hits name and that are not kept as they are.
+-- chunks_to_keep: rows of the table `chunks` that labels or hits name and that are not kept in this form yet.
 -- columns: chunk_id, chunker_version, policy_hash, doc_id, spans_text, tokens
 -- kind: table
 WITH named AS (
@@ -23,7 +23,7 @@ kept AS (
 
 SELECT DISTINCT c.chunk_id, c.chunker_version, c.policy_hash, c.doc_id, c.spans_text, c.tokens
 FROM tabled AS c
--- If the id was at another place before, that is another row, and stays as it is.
+-- If the id was at another place before, that row stays unchanged, next to the new one.
 LEFT JOIN kept AS a
     ON  a.chunk_id = c.chunk_id
     AND a.chunker_version = c.chunker_version
@@ -37,6 +37,6 @@ WHERE a.chunk_id IS NULL
             OR (a.spans_text IS NULL AND c.spans_text IS NOT NULL)
             OR COALESCE(a.tokens, -1) <> COALESCE(c.tokens, -1)
         )
-        -- A known place is not forgotten because the table no longer has it.
+        -- A known place is kept even if the table no longer has it.
         AND (c.spans_text IS NOT NULL OR a.spans_text IS NULL)
    )

@@ -1,5 +1,5 @@
--- hits_to_keep: chunks that only the stored hits know, with what their source_spans say; where they disagree, the one that
--- sighted_chunks would choose. A citation is not kept: it may be a part of the chunk alone.
+-- hits_to_keep: chunks that are known only from stored hits, with their source_spans; if these disagree, the one that
+-- sighted_chunks would choose. A citation is not kept: it may cover only a part of the chunk.
 -- columns: chunk_id, chunker_version, policy_hash, doc_id, spans_text, tokens
 -- kind: table
 -- variants: none, where no hit has source_spans

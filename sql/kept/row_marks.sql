@@ -1,4 +1,4 @@
--- row_marks: what the rows of each run are known by, to be kept.
+-- row_marks: the marks (hashes) of the rows of each run, to be kept.
 -- columns: run_id, marks (a JSON object: the mark of each query's row, as text)
 -- kind: view
 SELECT

@@ -1,4 +1,4 @@
--- unknown_hits: chunks that hits name and that neither the table `chunks` nor the kept spans know.
+-- unknown_hits: chunks that hits name and that are neither in the table `chunks` nor among the kept spans.
 -- columns: chunk_id, chunker_version
 -- kind: table
 SELECT h.chunk_id, h.chunker_version

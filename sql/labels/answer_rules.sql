@@ -1,4 +1,4 @@
--- answer_rules: strings that an answer must hold, or must not.
+-- answer_rules: strings that an answer must, or must not, contain.
 -- columns: query_id, needle (normalised as answers are), must_contain (false: forbidden)
 -- kind: table
 SELECT DISTINCT query_id, nfc_normalize(needle) AS needle, must_contain

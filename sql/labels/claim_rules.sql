@@ -1,4 +1,4 @@
--- claim_rules: strings of which a claim must hold at least one. Those below five characters prove nothing.
+-- claim_rules: strings of which a claim must contain at least one. Those below five characters prove nothing.
 -- columns: query_id, needle (as it is compared)
 -- kind: table
 SELECT query_id, folded(needle) AS needle

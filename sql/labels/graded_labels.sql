@@ -1,5 +1,5 @@
 -- graded_labels: the chunks that were judged for a golden query, each once. An expected chunk without a grade has grade 1.
--- columns: query_id, chunk_id, grade (0: judged, and not relevant), is_relevant (it is an expected chunk)
+-- columns: query_id, chunk_id, grade (0: judged as not relevant), is_relevant (it is an expected chunk)
 -- kind: table
 SELECT
     query_id,

@@ -1,4 +1,4 @@
--- supports: the passages that a golden answer rests on: a file, a heading in it, and words that it holds.
+-- supports: the passages that a golden answer is based on: a file, a heading in it, and words that it contains.
 -- columns: query_id, support_no (from 0), path, headings (canonical; '' is the whole file), n_snippets, snippets
 -- kind: table
 SELECT

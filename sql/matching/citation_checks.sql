@@ -4,8 +4,8 @@
 -- variants: none, where no answer has a citation
 --
 -- A citation is real when it names a known chunk, or when its document has a chunk that shares at least one unit
--- with it; one with a path alone needs a chunk of that document, no more. A malformed one leads nowhere.
--- The same few places are cited again and again, so each distinct place is looked up once.
+-- with it; one with only a path needs any chunk of that document. A malformed one resolves to nothing. The same few places
+-- are cited again and again, so each distinct place is looked up once.
 WITH places AS (
     SELECT doc_id, axis, low, high, bottom, top
     FROM citations

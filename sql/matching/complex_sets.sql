@@ -2,8 +2,8 @@
 -- columns: owner, major, minor (as in span_sets)
 -- kind: table
 --
--- More than 5,000 different regions; or overlaps that would be cut into some million pieces. Regions that were found on a
--- page are some dozens, and seldom overlap.
+-- More than 5,000 different regions; or overlaps that would be cut into some million pieces. Regions found on a page number
+-- some dozens, and seldom overlap.
 SELECT owner, major, minor
 FROM (SELECT DISTINCT owner, major, minor, low, high, bottom, top FROM span_sets WHERE axis = 'region') AS d
 GROUP BY owner, major, minor

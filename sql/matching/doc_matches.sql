@@ -1,4 +1,4 @@
--- doc_matches: the hits that bring an expected document, each document once, at its best rank.
+-- doc_matches: the hits in an expected document, each document once, at its best rank.
 -- columns: result_no, position, rank
 -- kind: table
 WITH found AS (
@@ -18,7 +18,7 @@ SELECT result_no, position, rank
 FROM best
 WHERE n = 1
 
--- Only what was returned more than once needs a second look: where was it at its best rank?
+-- Only duplicates need a second step: the position of the best rank.
 UNION ALL
 SELECT b.result_no, MIN(f.position), b.rank
 FROM best AS b

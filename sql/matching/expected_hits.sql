@@ -1,6 +1,6 @@
 -- expected_hits: the hits that some label expects, and which.
 -- columns: result_no, position, rank, is_expected_chunk, is_expected_doc, is_support,
---          n_places (expected chunks or places that no hit before it has brought)
+--          n_places (expected chunks or places that no earlier hit has found)
 -- kind: table
 SELECT
     result_no,

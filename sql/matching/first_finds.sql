@@ -1,4 +1,4 @@
--- first_finds: for each hit how many expected chunks, or expected places, it is the first to bring.
+-- first_finds: for each hit, the number of expected chunks or expected places that it is the first to find.
 -- columns: result_no, position, rank, n_places
 -- kind: table
 -- variants: ids, where chunk ids decide for every run

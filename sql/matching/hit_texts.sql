@@ -1,4 +1,4 @@
--- hit_texts: how long the text of a hit is.
+-- hit_texts: the length of the text of a hit.
 -- columns: result_no, position, characters
 -- kind: view
 -- variants: none, where the size of every hit is known without its text, or no hit has one

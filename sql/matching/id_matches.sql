@@ -17,7 +17,7 @@ SELECT result_no, position, rank, chunk_id AS place
 FROM best
 WHERE n = 1
 
--- Only what was returned more than once needs a second look: where was it at its best rank?
+-- Only duplicates need a second step: the position of the best rank.
 UNION ALL
 SELECT b.result_no, MIN(f.position), b.rank, b.chunk_id
 FROM best AS b

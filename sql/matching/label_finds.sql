@@ -1,8 +1,8 @@
--- label_finds: as label_ranks, with what came before each label, and its place in the best ranking possible.
+-- label_finds: as label_ranks, with what precedes each label, and its position in the ideal ranking.
 -- columns: result_no, place, grade, is_relevant, rank (null: it was not found), is_judgement
---   ideal_rank             its place if all labels came in the order of their grades
---   n_relevant_seen        relevant labels found up to this one; only where it was found
---   n_nonrelevant_seen     labels found up to this one that are judged and not relevant; only where it was found
+--   ideal_rank             its position if all labels were sorted by grade
+--   n_relevant_seen        relevant labels found up to this one; only if it was found
+--   n_nonrelevant_seen     labels found up to this one that are judged as not relevant; only if it was found
 --   n_relevant, n_nonrelevant  relevant labels, and labels that are judged and not relevant, of the query
 -- kind: table
 SELECT

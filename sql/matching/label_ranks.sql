@@ -1,12 +1,12 @@
--- label_ranks: for each label of a result at which rank it was found.
+-- label_ranks: for each label of a result, the rank at which it was found.
 -- columns: result_no, place (a chunk's id, or a span's name), grade, is_relevant, rank (null: it was not found),
---          is_judgement (false: hits are matched by spans, so which of the other hits were judged is not known)
+--          is_judgement (false: hits are matched by spans, so it is unknown which of the other hits were judged)
 -- kind: table
 -- variants: ids, where chunk ids decide for every run
 --
--- By id, every judged chunk is a label. By spans only expected places are: where a chunk is that nothing should find is
--- not known. One hit may then bring several places. They take its rank and the free ones after it, so that each rank
--- holds one label, as in the best ranking possible.
+-- By id, every judged chunk is a label. By spans only expected places are labels: the places of other judged chunks are
+-- unknown. One hit may then cover several places. They take its rank and the free ranks after it, so that each rank has one
+-- label, as in the ideal ranking.
 WITH placed AS (
     SELECT m.result_no, p.place, COALESCE(MAX(g.grade), 1) AS grade, MIN(f.rank) AS rank
     FROM matching AS m

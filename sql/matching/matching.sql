@@ -1,14 +1,13 @@
--- matching: what decides about the hits of each result.
--- columns: result_no, query_id, matching ('exact': chunk ids, 'span': overlap, 'doc': the document alone, 'support':
---          gold supports, where nothing else is expected, 'unmatched': nothing can, because neither the place nor the
---          document of what is expected is known, or because it is not clear which chunks the hits are)
+-- matching: what decides which hits of each result are correct.
+-- columns: result_no, query_id, matching ('exact': chunk ids, 'span': overlap, 'doc': the document alone, 'support': gold
+--          supports, if nothing else is expected, 'unmatched': nothing can decide, because neither the place nor the
+--          document of what is expected is known, or because the chunks of the hits are ambiguous)
 -- kind: table
 --
--- Overlap decides if it is known where the answer is and where the hits in its documents are, and if these can
--- be compared: it is not too complex, and each hit shares a kind of position with each expected place in
--- its document. Otherwise the document decides about the whole query: a hit by bytes that is not compared with a label
--- by lines would be a miss without evidence. Runs that are compared are matched the same way, so one that does not
--- know takes the other with it.
+-- Overlap decides if the places of the answer and of the hits in its documents are known and comparable: not too complex,
+-- and with each hit sharing a kind of position with each expected place in its document. Otherwise the document decides for
+-- the whole query: a hit by bytes that cannot be compared with a label by lines would be a miss without evidence. Runs that
+-- are compared are matched in the same way, so if overlap cannot decide in one run, it does not in the other.
 WITH placed AS (
     SELECT e.query_id
     FROM expected_spans AS e

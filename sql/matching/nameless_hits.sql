@@ -1,5 +1,5 @@
--- nameless_hits: how many hits of each run name no chunk.
--- columns: run_id, n_hits, n_nameless, query_id (the first; a run of which every hit names one has no row)
+-- nameless_hits: for each run, the number of hits that do not name a chunk.
+-- columns: run_id, n_hits, n_nameless, query_id (the first; a run in which every hit names a chunk has no row)
 -- kind: table
 -- variants: none, where every hit names its chunk
 SELECT

@@ -1,5 +1,4 @@
--- near_hits: the hits in a document that is known to answer their query, by its id or, where a label knows no id, by its
--- path.
+-- near_hits: the hits in a document that is known to answer their query, by its id or, if a label has no id, by its path.
 -- columns: result_no, query_id, position, rank, chunk_id, doc_id, path, is_placed (it is known where in the document it is)
 -- kind: table
 WITH near AS (

@@ -1,4 +1,4 @@
--- place_counts: how many expected places a result could have found, where chunk ids do not decide.
+-- place_counts: the number of expected places that a result could have found, if chunk ids do not decide.
 -- columns: result_no, n_places (0: only the document is known), is_matchable (false: not even that)
 -- kind: table
 -- variants: ids, where chunk ids decide for every run

@@ -1,6 +1,6 @@
--- read_hits: for queries that expect chunks or spans, the hits that a reader goes through until the first of them, or all
--- where none comes, each chunk once.
--- columns: result_no, position, tokens (the hit's own count, else the tables' estimate; null: neither says)
+-- read_hits: for queries that expect chunks or spans, the hits that a reader goes through up to the first of them, or all
+-- hits if none is found, each chunk once.
+-- columns: result_no, position, tokens (the hit's own count, otherwise the tables' estimate; null: unknown)
 -- kind: table
 WITH first_correct AS (
     SELECT result_no, rank, position
@@ -26,7 +26,7 @@ read AS (
        OR (h.rank = f.rank AND h.position <= f.position)
 ),
 
--- Only what was returned more than once needs a second look: which appearance is the first?
+-- Only duplicates need a second step: the position of the first appearance.
 appearances AS (
     SELECT
         r.*,

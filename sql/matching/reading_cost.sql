@@ -1,10 +1,10 @@
--- reading_cost: how many tokens of text a reader goes through until the first expected chunk.
--- columns: result_no, tokens_to_hit (null: none came, or a size is not known), sizes_known (of all hits up to there)
+-- reading_cost: the number of tokens of text that a reader goes through up to the first expected chunk.
+-- columns: result_no, tokens_to_hit (null: none was found, or a size is unknown), sizes_known (of all hits up to there)
 -- kind: table
 -- variants: none, where no chunk and no place is expected
 --
--- A hit that says neither its tokens nor a chunk of which the tables know them has a quarter of its characters. Sums of
--- whole numbers are the same in any order.
+-- If neither the hit nor the tables state the number of tokens, it is a quarter of the characters. Sums of integers do not
+-- depend on the order.
 WITH sized AS (
     SELECT h.result_no, COALESCE(h.tokens, t.characters / CAST(4 AS DOUBLE)) AS tokens
     FROM read_hits AS h
@@ -21,7 +21,7 @@ totals AS (
     GROUP BY result_no
 ),
 
--- A query that nothing came back for is read at no cost, in a run of which sizes are known at all.
+-- A query without hits costs nothing to read, in a run in which sizes are known at all.
 measured_runs AS (
     SELECT DISTINCT r.run_id
     FROM totals AS t

@@ -1,4 +1,4 @@
--- region_overlaps: which regions of one set cover part of another one that comes after them, and what part.
+-- region_overlaps: which regions of a set cover part of a later region, and which part.
 -- columns: owner, major, minor, place (the one that is covered in part, as in region_sets), low, high, bottom, top (what
 --          is covered of it)
 -- kind: table

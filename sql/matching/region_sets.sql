@@ -13,7 +13,7 @@ counted AS (
     FROM different
 ),
 
--- No person draws so many by hand: complex_sets has the others.
+-- Larger sets are in complex_sets.
 several AS (
     SELECT * FROM counted WHERE n BETWEEN 2 AND 5000
 ),

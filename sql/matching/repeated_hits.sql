@@ -1,4 +1,4 @@
--- repeated_hits: chunks that one ranking holds more than once.
+-- repeated_hits: chunks that a ranking contains more than once.
 -- columns: result_no, chunk_id, n_repeats (appearances beyond the first)
 -- kind: view
 SELECT result_no, chunk_id, COUNT(*) - 1 AS n_repeats

@@ -1,20 +1,20 @@
 -- run_matching: how the hits of each run are matched with expected chunks, and why.
 -- columns: run_id, chunker_version, version_source, policy_hash, is_current, is_earlier (as in run_chunkers), n_expected (labels that
 --          name a chunk), n_foreign (those that are chunks of another chunker or of another index), n_unclear (those whose
---          id was used again for other text, where it is unknown which of the two the run means), owner (a chunker
---          version that a foreign chunk is of, or null), is_nameless (most of the run's hits name no chunk),
---          matching ('exact': by id, 'span': by document and span, 'none': nothing can decide)
+--          id was reused for other text, if it is unknown which of the two the run means), owner (the chunker version of a
+--          foreign chunk, or null), is_nameless (most of the run's hits do not name a chunk), matching ('exact': by id,
+--          'span': by document and span, 'none': nothing can decide)
 -- kind: table
 -- shown: yes
--- variants: alike, where it is clear without reading any hit that ids compare, or that this cannot be known
+-- variants: alike, where it is known without reading any hit that ids are comparable, or that this cannot be known
 --
 -- An expected chunk is a run's own when a place of that id is known under the run's version and policy (in the table as
 -- it is now where the run was made with that, and not only there where the run was made with an earlier one), and the
 -- label means that place. It is foreign when it is known, and not as
--- the run's own; or when the table holds the run's chunks and it is not among them. Where nothing is known, nothing is
--- said. By id such a run cannot hit foreign chunks: where most are, spans decide. So they do where most hits name no
--- chunk. Where it is unclear what most ids mean, neither ids nor places can decide. Runs that are compared are matched
--- the same way.
+-- the run's own; or when the table holds the run's chunks and it is not among them. If nothing is known, it is neither.
+-- Such a run cannot hit foreign chunks by id: if most are foreign, spans decide. Spans also decide if most hits do not name
+-- a chunk. If most ids are ambiguous, neither ids nor places can decide. Runs that are compared are matched in the same
+-- way.
 WITH generations AS (
     SELECT DISTINCT chunker_version, policy_hash, is_current, is_earlier, names_reused, is_unclear
     FROM run_chunkers
@@ -36,10 +36,10 @@ judged AS (
                 WHEN k.chunk_id IS NULL OR k.chunker_version <> g.chunker_version              THEN 0
                 WHEN k.policy_hash <> '' AND k.policy_hash <> COALESCE(g.policy_hash, k.policy_hash) THEN 0
                 WHEN g.is_current AND NOT k.is_in_table                                        THEN 0
-                -- A chunk that has not moved is of both indexes.
+                -- A chunk that has not moved belongs to both indexes.
                 WHEN g.is_earlier AND k.is_in_table AND NOT g.names_reused                     THEN 0
                 WHEN t.chunk_id IS NULL                                                        THEN 1
-                -- Known under the same name, and at another place: the id was used again.
+                -- Known under the same name but at another place: the id was reused.
                 WHEN t.chunker_version = k.chunker_version AND t.policy_hash = k.policy_hash
                     THEN CASE WHEN t.doc_id <> k.doc_id OR tp.place_text <> kp.place_text THEN 0 ELSE 1 END
                 WHEN t.spans_text = k.spans_text AND t.doc_id = k.doc_id                       THEN 1
@@ -48,7 +48,7 @@ judged AS (
         )                        AS is_own,
         MAX(k.chunk_id)          AS known_id,
         MAX(CASE WHEN g.is_unclear AND u.chunk_id IS NOT NULL THEN 1 ELSE 0 END) AS unclear,
-        -- Another version says more than an earlier index of the same one.
+        -- Another version is more informative than an earlier index of the same one.
         COALESCE(
             MAX(CASE WHEN k.chunker_version <> g.chunker_version THEN k.chunker_version END),
             MAX(k.chunker_version)

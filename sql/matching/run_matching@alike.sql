@@ -1,5 +1,5 @@
--- run_matching: as run_matching.sql, where the labels are the chunks that every run could hit, or nothing says whose they
--- are: then no hit needs to be looked at.
+-- run_matching: as run_matching.sql, where the labels are chunks that every run could hit, or their chunker is unknown:
+-- then no hit needs to be read.
 -- kind: table
 SELECT
     u.run_id,

@@ -5,7 +5,7 @@ WITH cited AS (
     SELECT DISTINCT result_no, chunk_id FROM citations WHERE chunk_id IS NOT NULL
 ),
 
--- Of the hits only those that are cited, which are few.
+-- Only the hits that are cited, which are few.
 seen AS (
     SELECT DISTINCT c.result_no, c.chunk_id
     FROM cited AS c

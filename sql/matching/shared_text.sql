@@ -1,4 +1,4 @@
--- shared_text: how much of a hit and an expected place is the same text.
+-- shared_text: how much text a hit and an expected place have in common.
 -- columns: result_no, position, rank, chunk_id, place, is_span_label, shared, hit_size, place_size
 -- kind: table
 WITH sizes AS (

@@ -1,10 +1,10 @@
--- span_pieces: the same spans cut into pieces that do not overlap, so that sizes can simply be added up.
+-- span_pieces: the same spans cut into pieces that do not overlap, so that sizes can simply be summed.
 -- columns: owner, major, minor, axis, low, high, bottom, top
 -- kind: table
 --
--- Most sets have one span and are left as they are. On a line each piece begins where everything before it has
--- ended. Of a region that others before it cover in part, the rest is kept: it is cut into columns where those begin and
--- end, and in each column into what lies between them. Most regions overlap none, and then there is nothing to cut.
+-- Most sets have one span and are left as they are. On a line, each piece begins where everything before it has ended. If
+-- earlier regions cover part of a region, the rest is kept: it is cut into columns where those begin and end, and each
+-- column into the gaps between them. Most regions overlap no other, and then nothing is cut.
 WITH counted AS (
     SELECT *, COUNT(*) OVER (PARTITION BY owner, major, minor, axis) AS n
     FROM span_sets
@@ -62,7 +62,7 @@ strips AS (
     FROM edges
 ),
 
--- What is covered in each column, and at its upper end a mark that closes the last gap.
+-- The covered part of each column, and at its upper end a mark that closes the last gap.
 walls AS (
     SELECT s.owner, s.major, s.minor, s.place, s.low, s.high, c.bottom, c.top
     FROM strips AS s
@@ -102,7 +102,7 @@ SELECT owner, major, minor, axis, GREATEST(low, COALESCE(before, low)), high, bo
 FROM lined
 WHERE before IS NULL OR high > before
 
--- The same region several times is one.
+-- Duplicate regions count once.
 UNION ALL
 SELECT owner, major, minor, axis, MIN(low), MIN(high), MIN(bottom), MIN(top)
 FROM counted

@@ -1,10 +1,10 @@
 -- text_clarity: for queries that are labelled by expected_spans, whether the text of hits can be measured.
 -- columns: result_no
---   is_clear           it is known where every hit is, and all are counted in the unit of the labels
---   is_near_clear      the same of the hits in documents of the labels
+--   is_clear           the place of every hit is known, and all are counted in the unit of the labels
+--   is_near_clear      the same for the hits in documents of the labels
 -- kind: table
 --
--- Where one document has more than 1,000 spans, or more than 60 areas, of one query, they are not compared.
+-- If one document has more than 1,000 spans, or more than 60 areas, of one query, they are not compared.
 WITH labels AS (
     SELECT result_no, MIN(unit) AS unit, COUNT(DISTINCT unit) AS n_units
     FROM text_spans

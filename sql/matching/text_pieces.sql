@@ -1,5 +1,5 @@
 -- text_pieces: expected text and the text of hits, cut where any of it begins or ends, so that each piece counts once.
--- columns: result_no, size, rank (of the first hit that holds it; null: none does), is_expected
+-- columns: result_no, size, rank (of the first hit that contains it; null: none does), is_expected
 -- kind: table
 WITH clear AS (
     SELECT s.result_no, s.rank, COALESCE(s.doc_id, '') AS doc_id, s.axis, s.low, s.high, s.bottom, s.top

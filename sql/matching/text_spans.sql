@@ -1,7 +1,7 @@
 -- text_spans: for queries that are labelled by expected_spans, the text that is expected and the text of every hit.
--- columns: result_no, rank (null: expected text), doc_id (as the label names it), axis (null: it is not known where the
---          hit is), low, high, bottom, top, unit (what sizes on this axis are counted in), is_near (it is in a document
---          of the labels, or in an unknown one)
+-- columns: result_no, rank (null: expected text), doc_id (as the label names it), axis (null: the place of the hit is
+--          unknown), low, high, bottom, top, unit (of sizes on this axis), is_near (it is in a document of
+--          the labels, or in an unknown one)
 -- kind: table
 WITH asked AS (
     SELECT result_no, query_id FROM results
@@ -35,7 +35,7 @@ found AS (
     JOIN hits AS h ON h.result_no = a.result_no
     JOIN hit_places AS p ON p.result_no = h.result_no AND p.position = h.position
     LEFT JOIN docs AS d ON d.result_no = h.result_no AND d.doc_id = p.doc_id
-    -- A label may know its document by path alone.
+    -- A label may name its document only by path.
     LEFT JOIN docs AS n ON n.result_no = h.result_no AND n.doc_id = p.path
     LEFT JOIN hit_spans AS s ON s.result_no = h.result_no AND s.position = h.position
 ),

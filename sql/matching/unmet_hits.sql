@@ -1,9 +1,9 @@
--- unmet_hits: the hits near an answer that cannot be compared with it: they are in a document with an expected place, by
--- other kinds of position (lines and bytes, say), so it is not known whether they share any text.
+-- unmet_hits: the hits near an answer that cannot be compared with it: they are in a document with an expected place, but
+-- have other kinds of position (such as lines and bytes), so it is unknown whether they share any text.
 -- columns: result_no, query_id, position, hit_kind, place_kind (one kind of position of either; 'page' for any page)
 -- kind: table
 --
--- Page 3 and page 5 are of one kind: what is on another page is a miss. A caption has no position and is a miss too.
+-- Page 3 and page 5 are of one kind: a hit on another page is a miss. A caption has no position and is a miss too.
 WITH kinds AS (
     SELECT DISTINCT owner, major, minor, CASE WHEN axis LIKE 'page %' THEN 'page' ELSE axis END AS kind
     FROM span_sets

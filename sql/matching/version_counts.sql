@@ -1,4 +1,4 @@
--- version_counts: how many chunkers, policies and labels there are, known without a look at any hit. One row per count.
+-- version_counts: the number of chunkers, policies and labels, known without reading any hit. One row per count.
 -- columns: name (one of those below), n
 -- kind: view
 WITH indexed AS (
@@ -7,7 +7,7 @@ WITH indexed AS (
     SELECT chunker_version, policy_hash FROM kept_chunks WHERE seen_in = 'chunks'
 )
 
--- Runs whose configuration names no chunker, and chunkers that configurations name.
+-- Runs whose configuration does not name a chunker, and chunkers that configurations name.
 SELECT 'n_runs_unnamed' AS name, COUNT(*) AS n FROM runs WHERE chunker_version IS NULL
 UNION ALL
 SELECT 'n_versions_named', COUNT(DISTINCT chunker_version) FROM runs
@@ -16,17 +16,17 @@ SELECT 'n_versions_named', COUNT(DISTINCT chunker_version) FROM runs
 UNION ALL
 SELECT 'n_indexed', COUNT(*) FROM indexed
 
--- Of those and of the runs.
+-- The same, including those of the runs.
 UNION ALL
 SELECT 'n_versions', COUNT(DISTINCT chunker_version)
 FROM (SELECT chunker_version FROM indexed UNION ALL SELECT chunker_version FROM runs) AS versions
 
--- Likewise. Chunks kept from before policies were known may be another text than those of a policy.
+-- Likewise. Chunks kept before policies were known may have other text than those of a policy.
 UNION ALL
 SELECT 'n_policies', COUNT(DISTINCT policy_hash)
 FROM (SELECT policy_hash FROM indexed UNION ALL SELECT NULLIF(policy_hash, '') FROM runs) AS policies
 
--- Of all chunks that are known.
+-- The same for all known chunks.
 UNION ALL
 SELECT 'n_policies_of_chunks', COUNT(DISTINCT policy_hash)
 FROM (SELECT policy_hash FROM chunks UNION ALL SELECT policy_hash FROM kept_chunks) AS policies
@@ -38,8 +38,8 @@ SELECT 'n_labels', COUNT(*) FROM expected_chunks
 UNION ALL
 SELECT 'n_labels_unknown', COUNT(*) FROM expected_chunks WHERE chunk_id NOT IN (SELECT chunk_id FROM chunks)
 
--- Chunks that were once in the table and are not now; that are in it for other text than once; and labels that kept
--- hits have named.
+-- Chunks that were once in the table and no longer are; those that are in it with other text than before; and labels that
+-- kept hits have named.
 UNION ALL
 SELECT 'n_chunks_gone', COUNT(*)
 FROM kept_chunks

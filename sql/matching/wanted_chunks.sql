@@ -1,4 +1,4 @@
--- wanted_chunks: the chunks that each result should have brought.
+-- wanted_chunks: the chunks that each result should have found.
 -- columns: result_no, chunk_id
 -- kind: table
 SELECT r.result_no, e.chunk_id

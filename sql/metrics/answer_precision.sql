@@ -1,4 +1,4 @@
--- answer_precision: of the questions that were answered, how many rightly: answerable, with a gold claim, and cited?
+-- answer_precision: of the questions that were answered, how many correctly: answerable, with a gold claim, and cited?
 -- system: grounded
 -- grain: per_query
 -- where: is_golden AND COALESCE(NOT refused, true)

@@ -1,4 +1,4 @@
--- answered: questions that were answered, those without a trace included.
+-- answered: questions that were answered, including those without a trace.
 -- system: grounded
 -- grain: per_query
 -- where: is_golden

@@ -1,4 +1,4 @@
--- bpref: how rarely does a chunk that is judged not relevant come before a relevant one? Chunks without a judgement are ignored.
+-- bpref: how rarely does a chunk judged as not relevant precede a relevant one? Chunks without a judgement are ignored.
 -- labels: relevance
 -- grain: per_label
 -- where: n_expected_places > 0

@@ -1,4 +1,4 @@
--- citation_hit_rate: of the questions that were answered, how many were answerable and rightly cited?
+-- citation_hit_rate: of the questions that were answered, how many were answerable and correctly cited?
 -- system: grounded
 -- grain: per_query
 -- where: is_golden AND COALESCE(NOT refused, true)

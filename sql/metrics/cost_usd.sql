@@ -1,4 +1,4 @@
--- cost_usd: what the system's answers cost, in all, in US dollars: the rows' `cost_usd`, else their `cost`.
+-- cost_usd: the total cost of the system's answers in US dollars: the rows' `cost_usd`, otherwise their `cost`.
 -- grain: per_query
 -- where: in_run AND cost_usd IS NOT NULL
 -- agg:   sum

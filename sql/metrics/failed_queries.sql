@@ -1,4 +1,4 @@
--- failed_queries: rows that hold an error.
+-- failed_queries: rows with an error.
 -- grain: per_query
 -- where: in_run
 -- agg:   count

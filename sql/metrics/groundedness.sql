@@ -1,4 +1,4 @@
--- groundedness: does the answer hold every must_contain string and no forbidden one? An answer without rules passes.
+-- groundedness: does the answer contain every must_contain string and no forbidden one? An answer without rules passes.
 -- grain: per_query
 -- where: is_golden AND has_answer AND NOT failed
 -- if_empty: 0

@@ -1,4 +1,4 @@
--- judge_cost_usd: what judging cost, in all.
+-- judge_cost_usd: the total cost of judging.
 -- grain: per_query
 -- where: in_run AND judge_cost_usd IS NOT NULL
 -- agg:   sum

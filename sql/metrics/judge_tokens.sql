@@ -1,4 +1,4 @@
--- judge_tokens: tokens that judging took, in all.
+-- judge_tokens: the total number of tokens used for judging.
 -- grain: per_query
 -- where: in_run AND judge_tokens IS NOT NULL
 -- agg:   sum

@@ -1,4 +1,4 @@
--- judged_at_k: what share of the first k hits has a judgement? Divided by k, or by the number of hits if fewer came back.
+-- judged_at_k: what share of the first k hits has a judgement? Divided by k, or by the number of hits if there are fewer.
 -- labels: relevance
 -- grain: per_label
 -- where: n_expected_places > 0 AND n_hits > 0

@@ -1,4 +1,5 @@
--- map_at_k: average precision: the mean, over all relevant chunks, of the precision at the rank of each that came among the first k.
+-- map_at_k: average precision: the mean, over all relevant chunks, of the precision at the rank of each that is among the
+-- first k.
 -- labels: relevance
 -- grain: per_label
 -- where: n_expected_places > 0

@@ -1,4 +1,4 @@
--- ndcg_at_k: how good are the first k hits, compared with the best order possible? Grades as gain, discounted by log2(rank + 1).
+-- ndcg_at_k: how good are the first k hits, compared with the ideal order? Grades as gain, discounted by log2(rank + 1).
 -- labels: relevance
 -- grain: per_label
 -- where: n_expected_places > 0

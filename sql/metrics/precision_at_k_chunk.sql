@@ -1,4 +1,4 @@
--- precision_at_k_chunk: how many of k hits are expected chunks? Divided by k even when fewer came back.
+-- precision_at_k_chunk: how many of k hits are expected chunks? Divided by k even if there are fewer hits.
 -- grain: per_expected_hit
 -- where: n_expected_chunks > 0
 -- k:     1 3 5 10

@@ -1,4 +1,5 @@
--- rbp: rank-biased precision: the share of relevant hits that a reader sees who goes on to the next hit with probability 0.8.
+-- rbp: rank-biased precision: the share of relevant hits seen by a reader who continues to the next hit with probability
+-- 0.8.
 -- labels: relevance
 -- grain: per_label
 -- where: n_expected_places > 0

@@ -1,4 +1,4 @@
--- recall_at_k_chunk: what share of the expected chunks came among the first k hits?
+-- recall_at_k_chunk: what share of the expected chunks is among the first k hits?
 -- grain: per_expected_hit
 -- where: n_expected_places > 0
 -- k:     1 3 5 10

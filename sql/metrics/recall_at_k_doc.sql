@@ -1,4 +1,4 @@
--- recall_at_k_doc: what share of the expected documents came among the first k hits?
+-- recall_at_k_doc: what share of the expected documents is among the first k hits?
 -- grain: per_expected_hit
 -- where: n_expected_docs > 0
 -- k:     1 3 5 10

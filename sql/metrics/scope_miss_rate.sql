@@ -1,4 +1,4 @@
--- scope_miss_rate: how often did no support lie in a folder that the system chose to search, where it was to choose?
+-- scope_miss_rate: how often was no support in a folder that the system chose to search, if it had a choice?
 -- labels: gold_supports
 -- grain: per_query
 -- where: n_supports > 0 AND names_folders

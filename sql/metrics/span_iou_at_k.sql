@@ -1,4 +1,5 @@
--- span_iou_at_k: how much of the expected text and the text of the first k hits, taken together, is both?
+-- span_iou_at_k: how large is the intersection of the expected text and the text of the first k hits, relative to their
+-- union?
 -- labels: expected_spans
 -- grain: per_piece
 -- where: n_expected_chunks > 0

@@ -1,4 +1,4 @@
--- support_mrr: how high is the first gold support? 1 / its rank, 0 if none came.
+-- support_mrr: how high is the first gold support? 1 / its rank, 0 if none was found.
 -- labels: gold_supports
 -- grain: per_expected_hit
 -- where: n_supports > 0

@@ -1,4 +1,4 @@
--- support_precision_at_k: how many of k hits are gold supports? Divided by k even when fewer came back.
+-- support_precision_at_k: how many of k hits are gold supports? Divided by k even if there are fewer hits.
 -- labels: gold_supports
 -- grain: per_expected_hit
 -- where: n_supports > 0

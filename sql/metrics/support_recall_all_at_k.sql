@@ -1,4 +1,4 @@
--- support_recall_all_at_k: was some group of supports whole among the first k hits?
+-- support_recall_all_at_k: was any group of supports complete among the first k hits?
 -- labels: gold_supports
 -- grain: per_query
 -- where: n_support_groups > 0

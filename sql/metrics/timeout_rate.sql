@@ -1,4 +1,4 @@
--- timeout_rate: how often did it not answer in time?
+-- timeout_rate: how often did the system not answer in time?
 -- grain: per_query
 -- where: in_run
 -- better: lower

@@ -1,4 +1,4 @@
--- total_queries: rows that the run has.
+-- total_queries: rows of the run.
 -- grain: per_query
 -- where: in_run
 -- agg:   count

@@ -1,4 +1,4 @@
--- unjudged_at_k: what share of the first k hits has no judgement, and counts as not relevant for want of one? 1 - judged_at_k.
+-- unjudged_at_k: what share of the first k hits has no judgement, and therefore counts as not relevant? 1 - judged_at_k.
 -- labels: relevance
 -- grain: per_label
 -- where: n_expected_places > 0 AND n_hits > 0

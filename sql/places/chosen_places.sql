@@ -1,10 +1,10 @@
--- chosen_places: what the tables know about a chunk, as a run of one chunker version and policy means it.
--- columns: chunker_version (null: not known, any matches), policy_hash (null: not known), is_earlier (the run is of an
+-- chosen_places: the data of a chunk in the tables, as meant by a run of one chunker version and policy.
+-- columns: chunker_version (null: unknown, any matches), policy_hash (null: not known), is_earlier (the run is of an
 --          earlier index), chunk_id, doc_id, spans_text, tokens (null: not known)
 -- kind: table
 --
--- Several policies may know an id. Of those that know its place the run's own comes first, then what the table holds
--- now (for a run of an earlier index: what it does not), then what was seen first.
+-- Several policies may use an id. Among those with a known place, the run's own comes first, then what the table contains
+-- now (for a run of an earlier index: what it no longer contains), then what was seen first.
 WITH generations AS (
     SELECT chunker_version, policy_hash, is_earlier FROM run_chunkers
     UNION

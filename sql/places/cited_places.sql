@@ -1,11 +1,11 @@
 -- cited_places: one row per citation in an answer, its position as a rectangle on an axis.
--- columns: result_no, citation_no, chunk_id, path, axis (null: the path alone), low, high, bottom, top, is_malformed (it
---          names no chunk, and its place is invalid: it ends before it starts, lacks an end, is not in whole lines, or is of
---          an unknown kind)
+-- columns: result_no, citation_no, chunk_id, path, axis (null: only a path), low, high, bottom, top, is_malformed (it
+--          names no chunk, and its place is invalid: it ends before it starts, has no end, is not in whole lines, or has an
+--          unknown kind)
 -- kind: table
 -- variants: none, where no answer has a citation
 --
--- A path alone, or that of a caption, is a fine citation. One that says where in the document, and says it wrong, is not.
+-- A path alone, or that of a caption, is a valid citation. A citation with an invalid position is not.
 SELECT
     result_no,
     citation_no,

@@ -1,6 +1,6 @@
--- expected_places: where the answer to a golden query is: its expected_spans, else its expected chunks as the
--- tables, the kept spans or any stored hit know them.
--- columns: query_id, place (a chunk's id, or which of the spans), doc_id (the path, where nothing knows an id for it),
+-- expected_places: where the answer to a golden query is: its expected_spans, otherwise the places of its expected chunks
+-- in the tables, the kept spans or any stored hit.
+-- columns: query_id, place (a chunk's id, or which of the spans), doc_id (the path, if no id is known for it),
 --          spans_text (null: not known), is_span_label (it is one of the expected_spans, not a chunk)
 -- kind: table
 -- variants: none, where chunk ids decide for every run

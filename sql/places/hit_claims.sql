@@ -1,5 +1,5 @@
--- hit_claims: one row per hit, with what the stored row itself says about the hit's place and text.
--- columns: result_no, position, chunk_id, doc_id, path, chunker_version (null: it does not say), spans_text (its
+-- hit_claims: one row per hit, with what the stored row itself states about the hit's place and text.
+-- columns: result_no, position, chunk_id, doc_id, path, chunker_version (null: not stated), spans_text (its
 --          source_spans; null: none that can be used), has_bad_spans (at least one of them is not a position), cited_text
 --          (the span of its citation; null: likewise), characters (of its text; null: the text is missing or was cut short)
 -- kind: table
@@ -11,7 +11,7 @@ SELECT
     h.path,
     h.chunker_version,
     CASE WHEN s.n_usable > 0 THEN s.spans_json END AS spans_text,
-    -- Nothing at all is not a fault.
+    -- A missing value is not a fault.
     CASE WHEN COALESCE(h.spans_json, 'null') = 'null' THEN false
          ELSE COALESCE(s.n_usable < s.n_spans, true) END AS has_bad_spans,
     CASE WHEN c.n_usable > 0 THEN c.spans_json END AS cited_text,

@@ -1,4 +1,4 @@
--- hit_docs: as hits, with the document of each hit worked out (hit_places says how).
+-- hit_docs: as hits, with the document of each hit resolved (see hit_places).
 -- columns: as in hits
 -- kind: table
 -- variants: named, where every hit names its document

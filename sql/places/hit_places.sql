@@ -1,7 +1,7 @@
--- hit_places: the document and the place of each hit. The place: its source_spans, else what the tables know for its
--- chunk, and only then the span of its citation, which is often a part of the chunk. The document: its doc_id, else what
--- the tables know for its chunk, else for its path.
--- columns: result_no, position, doc_id (the path, where no table knows an id for it), path (null: it does not say),
+-- hit_places: the document and the place of each hit. The place: its source_spans, otherwise the place of its chunk in the
+-- tables, and only then the span of its citation, which often covers only a part of the chunk. The document: its doc_id,
+-- otherwise that of its chunk in the tables, otherwise that of its path.
+-- columns: result_no, position, doc_id (the path, if no table has an id for it), path (null: not stated),
 --          spans_text (null: not known)
 -- kind: table
 -- variants: ids, where chunk ids decide for every run and every hit names its document

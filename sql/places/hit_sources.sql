@@ -1,6 +1,6 @@
--- hit_sources: one row per hit, and what is known about its place; a hit that names no chunker is of its run's.
+-- hit_sources: one row per hit, and what is known about its place; a hit without a chunker has that of its run.
 -- columns: result_no, position, chunk_id, doc_id, path, chunker_version, policy_hash (the run's; null: not known),
---          is_earlier (the run is of an earlier index), spans_text, cited_text, characters (null: it does not say)
+--          is_earlier (the run is of an earlier index), spans_text, cited_text, characters (null: not stated)
 -- kind: view
 SELECT
     c.result_no,

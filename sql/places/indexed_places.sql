@@ -1,9 +1,9 @@
 -- indexed_places: the chunks that are or were in the table `chunks`, and where they were.
 -- columns: chunk_id, chunker_version, policy_hash, doc_id, spans_text (null: not known), tokens, is_in_table (now),
---          age (1: the first of its id that was seen; a chunker may use old ids again)
+--          age (1: the first of its id that was seen; a chunker may reuse old ids)
 -- kind: table
 --
--- What only hits say is not here: a run's numbers must not depend on which other runs were scored before it.
+-- Places stated only by hits are not included: a run's numbers must not depend on which other runs were scored before it.
 SELECT
     p.chunk_id,
     p.chunker_version,

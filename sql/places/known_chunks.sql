@@ -1,5 +1,5 @@
--- known_chunks: every chunk that is or was real: the table `chunks`, and what was kept from it.
--- columns: chunk_id, doc_id, chunker_version, policy_hash, spans_text, tokens, is_current (the table holds it now)
+-- known_chunks: every chunk that exists or existed: the table `chunks`, and what was kept from it.
+-- columns: chunk_id, doc_id, chunker_version, policy_hash, spans_text, tokens, is_current (the table contains it now)
 -- kind: table
 SELECT chunk_id, doc_id, chunker_version, policy_hash, spans_text, tokens, true AS is_current
 FROM chunks

@@ -1,11 +1,11 @@
--- known_places: what the table `chunks` and the kept spans know about the place of a chunk of one chunker version and policy.
--- An id that was used again under one version and policy has a row for each of its places.
+-- known_places: the place of a chunk of one chunker version and policy, from the table `chunks` and the kept spans. An id
+-- that was reused under one version and policy has a row for each of its places.
 -- columns: chunk_id, chunker_version, policy_hash, doc_id, spans_text (in the table), kept_text, tokens, seen_in
---          (where the kept row has it from: 'chunks' or 'hits'), first_seen (both null: not kept yet), is_in_table
+--          (the origin of the kept row: 'chunks' or 'hits'), first_seen (both null: not kept yet), is_in_table
 -- kind: table
 -- variants: settled, where the table has every kept chunk that it names at the place that was kept
 WITH tabled AS (
-    -- A table without a key may hold a chunk more than once.
+    -- A table without a key may contain a chunk more than once.
     SELECT
         chunk_id,
         chunker_version,

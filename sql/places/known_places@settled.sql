@@ -1,7 +1,7 @@
 -- known_places: as known_places.sql, where no kept chunk is at another place than in the table.
 -- kind: table
 WITH tabled AS (
-    -- A table without a key may hold a chunk more than once.
+    -- A table without a key may contain a chunk more than once.
     SELECT
         chunk_id,
         chunker_version,

@@ -1,5 +1,5 @@
 -- label_versions: every chunker version and policy that is known to have made an expected chunk.
--- columns: chunk_id, chunker_version, policy_hash ('': not known), is_in_table (the table `chunks` holds it now),
+-- columns: chunk_id, chunker_version, policy_hash ('': not known), is_in_table (the table `chunks` contains it now),
 --          doc_id, spans_text (null: not known)
 -- kind: table
 SELECT chunk_id, chunker_version, policy_hash, is_in_table, doc_id, spans_text

@@ -1,5 +1,5 @@
 -- moved_chunks: kept chunks whose id the table `chunks` now uses for another place, under the same version and policy;
--- one row for each row of the table that it differs from.
+-- one row for each row of the table that differs from it.
 -- columns: chunk_id, chunker_version, policy_hash, doc_id, spans_text (where it was), tokens, seen_in
 -- kind: table
 -- variants: none, where the table has every kept chunk that it names at the place that was kept

@@ -1,5 +1,5 @@
--- place_spans: the positions of expected places and of hits, as rectangles on an axis; each different text of spans is read
--- once.
+-- place_spans: the positions of expected places and of hits, as rectangles on an axis; each distinct text of spans is
+-- parsed once.
 -- columns: text_key (of that text), axis, low, high, bottom, top
 -- kind: table
 SELECT

@@ -1,5 +1,5 @@
 -- reused_chunks: ids that the table `chunks` uses for other text than it did before, under the same chunker version and
--- policy. What such an id means depends on the index that it was read from.
+-- policy. The meaning of such an id depends on the index that it was read from.
 -- columns: chunk_id, chunker_version, policy_hash, doc_id, spans_text (its place in the table now)
 -- kind: table
 SELECT n.chunk_id, n.chunker_version, n.policy_hash, n.doc_id, n.spans_text

@@ -1,15 +1,15 @@
--- run_chunkers: the chunker that made the chunks of each run: as its configuration says; else as its hits say, where they
--- agree; else as the tables say about the chunks that its hits name, where those agree.
+-- run_chunkers: the chunker that made the chunks of each run: as named by its configuration; otherwise by its hits, if they
+-- agree; otherwise by the tables for the chunks that its hits name, if those agree.
 -- columns: run_id, chunker_version (null: not known), version_source ('config', 'hits', 'tables'; null: not known),
---          policy_hash (null: not known), is_current (the table `chunks` holds the chunks of this version, and most of
---          those that the run's hits name), is_earlier (it holds chunks of this version, and most of those that the
---          hits name were in it once and are not any more), names_reused (its hits name ids that the table uses again
---          for other text), is_unclear (likewise, and it is unknown which text is meant)
+--          policy_hash (null: not known), is_current (the table `chunks` contains the chunks of this version, including
+--          most of those that the run's hits name), is_earlier (it contains chunks of this version, but most of those that
+--          the hits name are no longer in it), names_reused (its hits name ids that the table reuses for other text),
+--          is_unclear (likewise, and it is unknown which text is meant)
 -- kind: table
--- variants: configured, where the configurations say all that must be known
+-- variants: configured, where the configurations state everything that is needed
 --
--- Which index a run is of, where ids were used again: the hits that state their own place decide; failing that,
--- one that names a chunk that is gone is of an earlier index.
+-- If ids were reused, the index of a run is determined by the hits that state their own place; failing that, a run that
+-- names a chunk that no longer exists belongs to an earlier index.
 WITH named AS (
     SELECT DISTINCT r.run_id, h.chunk_id, h.chunker_version
     FROM hits AS h
@@ -54,7 +54,7 @@ versions AS (
     LEFT JOIN listed AS l ON l.run_id = u.run_id
 ),
 
--- A chunk that is known under several policies says nothing about which of them a run used.
+-- A chunk that is known under several policies does not show which of them a run used.
 sole_policies AS (
     SELECT i.chunk_id, i.chunker_version, MIN(i.policy_hash) AS policy_hash
     FROM indexed_places AS i

@@ -1,10 +1,10 @@
--- sighted_chunks: unplaced chunks that a hit of any stored run holds, with what one such hit says about them.
+-- sighted_chunks: unplaced chunks that occur in a hit of any stored run, with what one such hit states about them.
 -- columns: chunk_id, doc_id, path, spans_text
 -- kind: table
 --
--- Any of them is sufficient, as long as it is always the same, and one that says something. A citation says less than
--- source_spans: it is often the first block of the chunk alone. Where the tables know the document of the chunk, a hit
--- in another document holds another chunk of this id.
+-- Any of them is sufficient, as long as it is always the same one and states a place. A citation is less reliable than
+-- source_spans: it often covers only the first block of the chunk. If the tables have the document of the chunk, a hit in
+-- another document is another chunk with this id.
 WITH ranked_sightings AS (
     SELECT
         s.chunk_id,

@@ -1,11 +1,10 @@
--- sightings: what hits of any stored run say about the unplaced chunks.
+-- sightings: what hits of any stored run state about the unplaced chunks.
 -- columns: chunk_id, chunker_version (null: not known), doc_id, path, spans_text (null: not known),
---          is_cited (the place is that of a citation, which may be a part of the chunk)
+--          is_cited (the place is that of a citation, which may cover only a part of the chunk)
 -- kind: table
--- variants: none, where the tables know the place of every expected chunk
+-- variants: none, where the tables have the place of every expected chunk
 --
--- Kept hits count along with those that are stored, not before them: keeping them must not change what a
--- label means.
+-- Kept hits count equally with stored ones: keeping them must not change the meaning of a label.
 WITH seen AS (
     SELECT chunk_id, chunker_version, doc_id, path, spans_json, cited_json
     FROM history_hits

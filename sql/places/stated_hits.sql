@@ -1,7 +1,7 @@
--- stated_hits: one row per hit, with what the stored row says about its place and text, as it is written there. The rows
--- are read a second time for it: most scorings never ask.
--- columns: result_no, position, chunk_id, doc_id, path, chunker_version (null: it does not say), spans_json (its
---          source_spans), cited_json (its citation, as a list of one span; null: it has none), characters (of its text;
+-- stated_hits: one row per hit, with what the stored row states about its place and text, unparsed. The rows are read a
+-- second time for it, which most scorings do not need.
+-- columns: result_no, position, chunk_id, doc_id, path, chunker_version (null: not stated), spans_json (its
+--          source_spans), cited_json (its citation, as a list with one span; null: it has none), characters (of its text;
 --          null: the text is missing or was cut short)
 -- kind: table
 SELECT

@@ -1,5 +1,5 @@
--- stated_spans: the different texts of spans that hits state, each read once.
--- columns: spans_json, n_spans (null: it is not a list of spans), n_usable (those that say something: positions, and
+-- stated_spans: the distinct texts of spans that hits state, each parsed once.
+-- columns: spans_json, n_spans (null: it is not a list of spans), n_usable (those that are meaningful: positions, and
 --          captions, which have none)
 -- kind: table
 SELECT

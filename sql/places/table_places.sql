@@ -1,6 +1,6 @@
--- table_places: the texts of spans in the table `chunks` and among the kept spans of which at least one says something. A
--- caption says that it is one, and has no position.
--- columns: spans_text, place_text (the same for the same place, however it is spelt)
+-- table_places: the texts of spans in the table `chunks` and among the kept spans with at least one meaningful span. A
+-- caption is meaningful, although it has no position.
+-- columns: spans_text, place_text (the same for the same place, however it is written)
 -- kind: table
 WITH places AS (
     SELECT

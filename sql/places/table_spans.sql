@@ -1,5 +1,5 @@
 -- table_spans: the spans in the table `chunks` and among the kept spans. Many chunks have the same text of spans, and each
--- different one is read once.
+-- distinct one is parsed once.
 -- columns: text_key (of that text), kind, axis, low, high, bottom, top, is_place (false: it is not a position)
 -- kind: table
 -- variants: none, where no known chunk has spans

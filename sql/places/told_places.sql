@@ -1,7 +1,8 @@
--- told_places: hits that name a reused id and state their own place: which of its places is meant.
--- columns: run_id, chunker_version (of the index), chunk_id, is_as_now (where the table has it now)
+-- told_places: for hits that name a reused id and state their own place: which of its places is meant.
+-- columns: run_id, chunker_version (of the index), chunk_id, is_as_now (the place that the table has now)
 -- kind: table
--- variants: none, where no id is used again for other text
+-- variants: none, where no id is reused for other text
+--
 -- Texts as in table_places.
 WITH places AS (
     SELECT

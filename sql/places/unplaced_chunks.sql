@@ -1,4 +1,4 @@
--- unplaced_chunks: expected chunks of which the table `chunks`, as it is or as it was, does not know the place.
+-- unplaced_chunks: expected chunks whose place is unknown to the table `chunks`, now and in the past.
 -- columns: chunk_id
 -- kind: table
 SELECT DISTINCT e.chunk_id

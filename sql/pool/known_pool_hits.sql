@@ -1,4 +1,5 @@
--- known_pool_hits: as placed_pool_hits, where the tables know the place of every chunk that was hit: the rows are not read again for it.
+-- known_pool_hits: as placed_pool_hits, where the tables have the place of every chunk that was hit: the rows are not read
+-- again.
 -- columns: as in placed_pool_hits.sql
 -- kind: table
 WITH returned AS (

@@ -1,5 +1,5 @@
--- placed_pool_hits: for each query the chunks that runs returned in the ranks to be pooled, each once, and by how many runs.
--- columns: query_id, chunk_id (null: the hits do not say), chunker_version (null: not known), doc_id, path, spans_text
+-- placed_pool_hits: for each query, the chunks that runs returned in the pooled ranks, each once, and by how many runs.
+-- columns: query_id, chunk_id (null: not stated), chunker_version (null: not known), doc_id, path, spans_text
 --          (null: not known), runs (a bit per run that returned it), best_rank, run_id (one of the runs)
 -- kind: table
 SELECT

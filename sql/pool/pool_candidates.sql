@@ -1,5 +1,5 @@
--- pool_candidates: one row per candidate: the same text once, whatever the chunker, and by how many runs it was returned.
--- columns: query_id, leader_no (the item that stands for it), n_runs, best_rank, is_labelled (a label names it)
+-- pool_candidates: one row per candidate: each text once, whatever the chunker, and the number of runs that returned it.
+-- columns: query_id, leader_no (the item that represents it), n_runs, best_rank, is_labelled (a label names it)
 -- kind: table
 SELECT
     i.query_id,

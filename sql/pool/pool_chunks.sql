@@ -1,4 +1,4 @@
--- pool_chunks: the chunks whose place the tables know for certain, one row per id and version.
+-- pool_chunks: the chunks whose place is unambiguous in the tables, one row per id and version.
 -- columns: chunk_id, chunker_version, doc_id, spans_text
 -- kind: table
 SELECT chunk_id, chunker_version, MIN(doc_id) AS doc_id, MIN(spans_text) AS spans_text

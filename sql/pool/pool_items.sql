@@ -1,7 +1,7 @@
--- pool_items: all that may be a candidate, before the same text is merged: what runs returned, what a live system
+-- pool_items: all possible candidates, before equal texts are merged: what runs returned, what a live system
 -- returned now, and what was decided on earlier.
 -- columns: item_no, query_id, chunk_id, chunker_version, doc_id, path, spans_text, runs, n_runs, best_rank, run_id,
---          text_hash (null: of what runs returned, it is known when the text is read)
+--          text_hash (null for what runs returned: known only when the text is read)
 -- kind: table
 SELECT
     ROW_NUMBER() OVER (

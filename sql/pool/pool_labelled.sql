@@ -1,4 +1,4 @@
--- pool_labelled: the items that the labels of the golden file name: by id, or by a place that they hold half of.
+-- pool_labelled: the items that the labels of the golden file name: by id, or by a place of which they contain half.
 -- columns: item_no
 -- kind: table
 WITH place_sizes AS (

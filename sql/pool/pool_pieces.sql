@@ -1,4 +1,4 @@
--- pool_pieces: the places of items as pieces that do not overlap, so that sizes can be added up.
+-- pool_pieces: the places of items as pieces that do not overlap, so that sizes can be summed.
 -- columns: item_no, query_id, doc_id, axis, low, high
 -- kind: table
 WITH placed AS (

@@ -1,4 +1,5 @@
--- pool_places: the places that labels name, as far as the golden file and the tables know them: no row is read for it.
+-- pool_places: the places that labels name, as far as they are known from the golden file and the tables: no row is read
+-- for it.
 -- columns: query_id, place, doc_id, is_span_label, axis, low, high
 -- kind: table
 WITH written AS (

@@ -1,7 +1,7 @@
--- pool_queries: what the order of work is decided by, one row per query that a run returned something for.
--- columns: query_id, candidates, most_runs (of the candidates that no label names and that were not decided on, how many runs
---          returned the most common one; 0: there is none), open (how many those are), disagreement (0 where all runs
---          return the same; near 1 where each returns something else)
+-- pool_queries: what determines the order of work, one row per query for which a run returned something.
+-- columns: query_id, candidates, most_runs (among candidates with neither a label nor a decision, the number of runs that
+--          returned the most common one; 0: there is none), open (the number of these candidates), disagreement (0 if all
+--          runs return the same; near 1 if each returns something else)
 -- kind: table
 WITH answering AS (
     SELECT query_id, bit_count(bit_or(runs)) AS n_runs FROM pool_hits GROUP BY query_id

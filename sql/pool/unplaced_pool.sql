@@ -1,4 +1,4 @@
--- unplaced_pool: is there a hit whose place the tables do not know?
+-- unplaced_pool: is there a hit whose place is not in the tables?
 -- columns: chunk_id
 -- kind: view
 SELECT h.chunk_id

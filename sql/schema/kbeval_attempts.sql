@@ -1,5 +1,6 @@
--- What kbeval keeps for itself in the database: every request that `kbeval run` has sent, one row each, committed before
--- the next request for the query. While a run is unfinished, result_json holds its rows; afterwards eval_query_results does.
+-- A table of kbeval in the database: every request that `kbeval run` has sent, one row each, committed before
+-- the next request for the query. While a run is unfinished, result_json contains its rows; afterwards they are in
+-- eval_query_results.
 
 CREATE TABLE IF NOT EXISTS kbeval_attempts (
     run_id        TEXT NOT NULL,

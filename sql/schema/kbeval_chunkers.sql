@@ -1,5 +1,5 @@
--- What kbeval keeps for itself in the database: how `kbeval import documents` has cut its documents into chunks, one row
--- per way. When a document changes, its chunks of all ways are made again.
+-- A table of kbeval in the database: the chunkers that `kbeval import documents` has used, one row per chunker and
+-- parameters. When a document changes, its chunks of all chunkers are replaced.
 
 CREATE TABLE IF NOT EXISTS kbeval_chunkers (
     chunker_version TEXT PRIMARY KEY,

@@ -1,5 +1,5 @@
--- What kbeval keeps for itself in the database: the documents that `kbeval import documents` has stored in `documents`.
--- Rows of that table that are not listed here are another program's, and are never changed.
+-- A table of kbeval in the database: the documents that `kbeval import documents` has stored in `documents`.
+-- Rows of that table that are not listed here belong to another program, and are never changed.
 
 CREATE TABLE IF NOT EXISTS kbeval_documents (
     doc_id      TEXT PRIMARY KEY,

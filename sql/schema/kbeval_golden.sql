@@ -1,5 +1,5 @@
--- What kbeval keeps for itself in the database: the labels that stored numbers were made with, to tell later what a
--- change of labels did to them. Those that no stored number needs are deleted.
+-- A table of kbeval in the database: the labels that stored numbers were computed with, to explain later how a change of
+-- labels affected them. Those that no stored number needs are deleted.
 
 CREATE TABLE IF NOT EXISTS kbeval_golden (
     golden_hash TEXT PRIMARY KEY,

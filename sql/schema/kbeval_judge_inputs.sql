@@ -1,4 +1,4 @@
--- What kbeval keeps for itself in the database: all that a judge was given to read, once, however often it was judged, so
+-- A table of kbeval in the database: everything that a judge was given to read, stored once however often it was judged, so
 -- that any judgement can be repeated later.
 
 CREATE TABLE IF NOT EXISTS kbeval_judge_inputs (

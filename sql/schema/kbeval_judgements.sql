@@ -1,4 +1,4 @@
--- What kbeval keeps for itself in the database: what judges said, one row per question that a judge was asked. Rows are
+-- A table of kbeval in the database: the judgements, one row per question that a judge was asked. Rows are
 -- added and never changed. The key is a hash of provider, model, base URL, the rubric's text, parameters, full input and
 -- repetition: the same question is not asked twice.
 
@@ -18,11 +18,11 @@ CREATE TABLE IF NOT EXISTS kbeval_judgements (
     supported_json  TEXT,              -- a list of claims; null: the rubric does not ask for them
     unsupported_json TEXT,
     why             TEXT,              -- why it is unscored
-    reply           TEXT,              -- the last reply, as it came
+    reply           TEXT,              -- the last reply, unchanged
     requests        INTEGER NOT NULL,  -- 2: the first reply could not be read
-    tokens_in       INTEGER,           -- null: the server did not say
+    tokens_in       INTEGER,           -- null: the server did not state it
     tokens_out      INTEGER,
-    cost_usd        REAL,              -- null: the price or the usage is not known
+    cost_usd        REAL,              -- null: the price or the usage is unknown
     elapsed_ms      REAL,
     created_at      TEXT NOT NULL
 );

@@ -1,10 +1,10 @@
--- What kbeval keeps for itself in the database: each judging of a run, by one judge with some rubrics. It is complete
--- when kbeval_judged has as many rows of it as are wanted.
+-- A table of kbeval in the database: each judging of a run, by one judge with some rubrics. It is complete when
+-- kbeval_judged has the wanted number of rows for it.
 
 CREATE TABLE IF NOT EXISTS kbeval_judgings (
     judging_id      TEXT PRIMARY KEY,
     run_id          TEXT NOT NULL,
-    identity        TEXT NOT NULL,     -- a hash of the judge and of everything to be judged: tells whether to continue
+    identity        TEXT NOT NULL,     -- a hash of the judge and of everything to be judged: shows whether to continue
     judge           TEXT NOT NULL,     -- a hash of what must not differ between compared runs
     provider        TEXT NOT NULL,
     model           TEXT NOT NULL,

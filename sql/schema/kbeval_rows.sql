@@ -1,5 +1,5 @@
--- What kbeval keeps for itself in the database: what each row was known by when a run was scored, to tell later which rows
--- have changed since. Only where no copy of the rows themselves is kept next to the database.
+-- A table of kbeval in the database: the mark (hash) of each row when a run was scored, to determine later which rows have
+-- changed. Only if the rows themselves are not cached next to the database.
 
 CREATE TABLE IF NOT EXISTS kbeval_rows (
     run_id TEXT PRIMARY KEY,

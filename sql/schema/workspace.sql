@@ -1,5 +1,5 @@
 -- The tables of a knowledge-base workspace, as kbeval reads them.
--- `kbeval demo` makes its database from this file; your own may have more columns and more tables.
+-- `kbeval demo` creates its database from this file; your own may have more columns and more tables.
 
 CREATE TABLE IF NOT EXISTS documents (
     doc_id         TEXT PRIMARY KEY,

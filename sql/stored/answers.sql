@@ -1,4 +1,4 @@
--- answers: the text of each answer, normalised (NFC) as the rules that it is checked against are.
+-- answers: the text of each answer, normalised (NFC) like the rules that it is checked against.
 -- columns: result_no, answer
 -- kind: view
 SELECT p.result_no, nfc_normalize(COALESCE(p.r.answer.answer, '')) AS answer

@@ -1,4 +1,4 @@
--- bad_rows: stored rows that cannot be read, and the first thing that is wrong with each.
+-- bad_rows: stored rows that cannot be read, and the first fault of each.
 -- columns: result_no, run_id, query_id, fault
 -- kind: table
 -- shown: yes

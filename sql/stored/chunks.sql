@@ -1,7 +1,7 @@
--- chunks: the chunks that the knowledge base holds now.
--- columns: chunk_id, doc_id, chunker_version, policy_hash (of the chunker's parameters; '' where the table does not say),
---          spans_text (as stored; null: there are none, or it is not JSON), tokens (the table's estimate, else a quarter of the characters;
---          null: the table does not say)
+-- chunks: the chunks that are in the knowledge base now.
+-- columns: chunk_id, doc_id, chunker_version, policy_hash (of the chunker's parameters; '' if the table does not state it),
+--          spans_text (as stored; null: there are none, or it is not JSON), tokens (the table's estimate, otherwise a
+--          quarter of the characters; null: unknown)
 -- kind: table
 -- shown: yes
 SELECT

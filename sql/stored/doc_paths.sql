@@ -1,4 +1,4 @@
--- doc_paths: which document a path means, as the table `documents` says.
+-- doc_paths: the document that a path refers to, according to the table `documents`.
 -- columns: path, doc_id
 -- kind: table
 SELECT path, MIN(doc_id) AS doc_id

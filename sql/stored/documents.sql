@@ -1,4 +1,4 @@
--- documents: the documents of the knowledge base and where they lie.
+-- documents: the documents of the knowledge base and their paths.
 -- columns: doc_id, path
 -- kind: table
 -- shown: yes

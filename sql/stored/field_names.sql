@@ -1,7 +1,7 @@
--- field_names: what fields there are in the stored rows, their answers and their hits: an index of `fields` and `hit_fields`.
--- columns: level ('row' or 'hit'), field (a name, or two with a dot between them), path (for `fields ->> path`, or
+-- field_names: the fields of the stored rows, their answers and their hits: an index of `fields` and `hit_fields`.
+-- columns: level ('row' or 'hit'), field (a name, or two names separated by a dot), path (for `fields ->> path`, or
 --          `hit_fields ->> path`), kind ('list', 'object', 'text', 'number', 'true or false', or 'nothing': null; 'several'
---          where rows differ), n_values (rows or hits that have it), n_runs (runs that have it)
+--          if rows differ), n_values (rows or hits that have it), n_runs (runs that have it)
 -- kind: table
 -- shown: yes
 WITH tops AS (

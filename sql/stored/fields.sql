@@ -1,11 +1,11 @@
--- fields: one row per query of a run, with all that its stored row holds but its hits: what kbeval reads, and whatever else
--- there is. The rows are read a second time for it, and only if something asks.
+-- fields: one row per query of a run, with everything in its stored row except its hits: the fields that kbeval reads, and
+-- all others. The rows are read a second time for it, and only on request.
 -- columns: result_no, run_id, query_id, fields (JSON: fields ->> '$.tokens', fields ->> '$.usage.total_tokens')
 -- kind: table
 -- shown: yes
 --
--- Where an own metric or a question names it, `fields` is also a column of per_query and of the grains that have all of its
--- columns. Rows that cannot be read have none, and neither have rows that were written again since the others were read.
+-- If a user-defined metric or a query refers to it, `fields` is also a column of per_query and of the grains that have all
+-- of its columns. Rows that cannot be read have none, and neither do rows that were rewritten since the others were read.
 SELECT
     r.result_no,
     r.run_id,

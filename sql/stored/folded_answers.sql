@@ -1,7 +1,7 @@
--- folded_answers: the text of each answer as folded() makes the claims that it is checked against.
+-- folded_answers: the text of each answer, folded like the claims that it is checked against.
 -- columns: result_no, answer
 -- kind: view
 --
--- Answers are normalised already.
+-- Answers are already normalised.
 SELECT result_no, replace(lower(answer), 'ς', 'σ') AS answer
 FROM answers

@@ -1,9 +1,9 @@
--- hit_fields: one row per hit, with all that the stored row holds of it. The rows are read a second time for it, and only if
--- something asks.
+-- hit_fields: one row per hit, with all of its fields in the stored row. The rows are read a second time for it, and only
+-- on request.
 -- columns: result_no, run_id, query_id, position, hit_fields (JSON: hit_fields ->> '$.reranker_score')
 -- kind: table
 --
--- Where an own metric or a question names it, `hit_fields` is also a column of per_hit and per_expected_hit.
+-- If a user-defined metric or a query refers to it, `hit_fields` is also a column of per_hit and per_expected_hit.
 SELECT
     r.result_no,
     r.run_id,

@@ -1,12 +1,12 @@
--- hits: one row per retrieved chunk, as the stored row says it. A failed query keeps what it retrieved.
--- columns: result_no, position, rank (the place that counts), stored_rank (as stored; the place in the list where none
---          is), chunk_id, doc_id (null: the hit does not say; hit_docs works it out), score, chunker_version (null: the
---          hit does not say), token_count (null: the hit does not say)
+-- hits: one row per retrieved chunk, as stored. A failed query keeps its hits.
+-- columns: result_no, position, rank (the rank that counts), stored_rank (as stored; the position in the list if there is
+--          none), chunk_id, doc_id (null: not stated; hit_docs resolves it), score, chunker_version (null: not stated),
+--          token_count (null: not stated)
 -- kind: view
 -- shown: yes
 --
--- The rank is the stored rank, gaps and all. Only where hits of one ranking have the same rank, each takes a place of its
--- own: in the order of their ranks, then of the list, its stored rank or the next place that is free (tied_ranks).
+-- The rank is the stored rank, including gaps. Only if hits of one ranking have equal ranks, they are ordered by rank, then
+-- by their order in the list, and each takes its stored rank or the next free one (tied_ranks).
 SELECT
     result_no,
     position,

@@ -1,13 +1,13 @@
--- judgements: one row per answer and rubric: what the chosen judging of its run says about it.
+-- judgements: one row per answer and rubric: its judgement in the chosen judging of its run.
 -- columns: result_no, run_id, query_id, rubric, judging_id, model, score (null: unscored), is_scored, why (it is
 --          unscored), reasoning, supported, unsupported (claims as JSON lists; null: the rubric does not ask for them),
---          tokens, cost_usd (null: not known), is_cached (the judgement was there before: it took no tokens and no money
+--          tokens, cost_usd (null: not known), is_cached (the judgement already existed: it took no tokens and no money
 --          here), created_at, input_hash
 -- kind: table
 -- shown: yes
--- variants: none, where the database holds no judging
+-- variants: none, where the database contains no judging
 --
--- A row that was written again since it was judged is another row, and has no judgement.
+-- A row that was rewritten since it was judged is another row, and has no judgement.
 SELECT
     r.result_no,
     r.run_id,

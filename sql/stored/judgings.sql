@@ -1,11 +1,11 @@
 -- judgings: one row per judging of a run and rubric.
--- columns: judging_id, run_id, rubric, judge (the same for judges whose scores compare), provider, model, base_url,
---          parameters (JSON), rubric_hash, scale_low, scale_high, options (JSON), n_cut_contexts (answers whose context was
---          not what the system saw, judged all the same), created_at, n_wanted, n_judged (answers × rubrics of the whole
---          judging), is_complete, is_chosen (its scores are those of the run: the latest complete one
---          of the rubric, unless another is named)
+-- columns: judging_id, run_id, rubric, judge (the same for judges whose scores are comparable), provider, model, base_url,
+--          parameters (JSON), rubric_hash, scale_low, scale_high, options (JSON), n_cut_contexts (answers judged although
+--          their context was not what the system saw), created_at, n_wanted, n_judged (answers × rubrics of the whole
+--          judging), is_complete, is_chosen (its scores are those of the run: the latest complete one of the rubric, unless
+--          another one is requested)
 -- kind: table
--- variants: none, where the database holds no judging
+-- variants: none, where the database contains no judging
 WITH counted AS (
     SELECT CAST(judging_id AS VARCHAR) AS judging_id, COUNT(*) AS n_judged
     FROM stored_kbeval_judged

@@ -1,19 +1,18 @@
--- parsed: every stored row with its JSON opened once, only the fields that kbeval reads.
--- columns: result_no, run_id, query_id, r (the fields), fault (what is wrong with its shape, or null), row_hash,
+-- parsed: every stored row with its JSON parsed once, only the fields that kbeval reads.
+-- columns: result_no, run_id, query_id, r (the fields), fault (what is wrong with its structure, or null), row_hash,
 --          may_hold_text, may_hold_spans (false: certainly no hit has a field `text`, or `source_spans`)
 -- kind: table
 --
--- from_json is fast and forgiving: it gives null, or a structure of nulls, where the JSON has another shape than
--- asked for. Honest rows look like that too (nothing was retrieved, nothing was answered), so only then is the
--- row asked a second time what it really holds. Fields where 1.5, "3" or "yes" must not pass are kept as
--- pieces of JSON.
+-- from_json is fast and lenient: it returns null, or a structure of nulls, if the JSON has another structure than
+-- requested. Valid rows can look like that too (nothing was retrieved, nothing was answered), so only then is the row
+-- checked a second time. Fields in which 1.5, "3" or "yes" must not pass are kept as JSON.
 SELECT
     result_no,
     run_id,
     query_id,
     r,
     CASE
-        -- What the source gives instead of a row that is larger than memory allows for.
+        -- The source passes this instead of a row that is too large for the memory limit.
         WHEN r IS NULL AND starts_with(result_json, 'too large: ')
             THEN 'is ' || result_json
         WHEN NOT is_named
@@ -44,11 +43,11 @@ SELECT
             THEN 'answer.citations is not a list'
     END AS fault,
     row_hash,
-    -- A name may be spelt with escapes, too.
+    -- A name may also be written with escapes.
     contains(result_json, '"text"') OR contains(result_json, '\u00')         AS may_hold_text,
     contains(result_json, '"source_spans"') OR contains(result_json, '\u00') AS may_hold_spans
 FROM (
-    -- What the engine reads as JSON, strictly or not, is looked at once more.
+    -- Rows that the engine accepts as JSON are checked again, strictly.
     SELECT *, CASE WHEN r IS NOT NULL THEN loose_fault(result_json) END AS loose_fault
     FROM (
         SELECT

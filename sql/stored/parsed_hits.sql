@@ -1,4 +1,4 @@
--- parsed_hits: one row per stored hit, those of failed and unreadable rows too.
+-- parsed_hits: one row per stored hit, including those of failed and unreadable rows.
 -- columns: result_no, position, rank (null: not a whole number from 1), chunk_id, doc_id, score, chunker_version,
 --          token_count, rank_json
 -- kind: table

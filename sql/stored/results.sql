@@ -1,13 +1,13 @@
 -- results: one row per query that a run answered.
 -- columns: result_no, run_id, query_id, elapsed_ms, error, failed, n_hits, has_answer, grounded, refused,
---          flagged (the row itself says grounded or abstained), is_empty (no error, no text in the answer, and the row does
---          not say that the system refused), tokens, cost_usd (what answering took; null: the row does not say),
---          row_mark (another one for any other row)
+--          flagged (the row itself states grounded or abstained), is_empty (no error, no text in the answer, and the row
+--          does not state that the system refused), tokens, cost_usd (what answering took; null: not stated),
+--          row_mark (a hash that changes with the row)
 -- kind: table
 -- shown: yes
 --
 -- A row that cannot be read is a failed query, and has no hits. A query that failed after retrieval keeps its hits.
--- Refused: grounded is false or abstained is true; where neither is given, the answer is empty. A refusal that the row
+-- Refused: grounded is false or abstained is true; if neither is given, the answer is empty. A refusal that the row
 -- itself states is not an empty response. An empty answer without a flag counts as both: it may be an outage.
 SELECT
     result_no,

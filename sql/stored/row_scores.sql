@@ -1,6 +1,6 @@
--- row_scores: one row per score that came with a stored row: of another tool, or of a judge of your own. The rows are read a
--- second time for it, and only if the configuration of a run lists such scores.
--- columns: result_no, score_name (like 'ragas.faithfulness'), row_score (null: the tool could not score it)
+-- row_scores: one row per score that came with a stored row: from another tool, or from the user's own judge. The rows are
+-- read a second time for it, and only if the configuration of a run lists such scores.
+-- columns: result_no, score_name (e.g. 'ragas.faithfulness'), row_score (null: the tool could not score it)
 -- kind: table
 SELECT
     r.result_no,

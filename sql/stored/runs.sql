@@ -1,11 +1,9 @@
 -- runs: one row per stored run.
--- columns: run_id, suite, created_at, commit_hash, chunker_version (as the configuration says; run_chunkers works it
---          out where it does not), aggregate_json,
---          top_k (how many hits it asked for; 10 where it does not say),
---          system (whose rows they were before they were imported: 'anchors', 'grounded', or null),
---          policy_hash, retriever, reranker, embedding_model, llm_model, prompt_version (of the configuration; null: it
---          does not say),
---          config (the configuration as JSON: config ->> '$.embedding.model'; null where it is no JSON)
+-- columns: run_id, suite, created_at, commit_hash, chunker_version (from the configuration; if it is not given there, see
+--          run_chunkers), aggregate_json, top_k (the number of hits requested; 10 if not stated),
+--          system (the system that the rows were imported from: 'anchors', 'grounded', or null),
+--          policy_hash, retriever, reranker, embedding_model, llm_model, prompt_version (from the configuration; null: not
+--          stated), config (the configuration as JSON: config ->> '$.embedding.model'; null if it is not JSON)
 -- kind: table
 -- shown: yes
 SELECT

@@ -1,10 +1,10 @@
--- tied_ranks: every hit of a ranking in which a rank occurs more than once, with the place that it takes.
+-- tied_ranks: every hit of a ranking in which a rank occurs more than once, with the rank that it gets.
 -- columns: result_no, position, rank
 -- kind: table
 -- variants: none, where every rank is the position of its hit in the list
 --
--- Such hits are ordered by their stored rank, then by their position in the list, and each takes its stored rank, or the
--- place after the hit before it where that is taken: 1, 1, 1, 2, 7 are the places 1, 2, 3, 4, 7. Mostly the rank is the
+-- Such hits are ordered by their stored rank, then by their position in the list, and each takes its stored rank or, if
+-- that is taken, the one after the previous hit: 1, 1, 1, 2, 7 become the ranks 1, 2, 3, 4, 7. Usually the rank equals the
 -- position, and nothing needs to be counted.
 WITH unusual AS (
     SELECT DISTINCT result_no
@@ -36,7 +36,7 @@ ordered AS (
 SELECT
     result_no,
     position,
-    -- No rank is larger than a whole number can be.
+    -- A rank never exceeds the largest integer.
     CAST(
         LEAST(
             place + MAX(CAST(rank AS HUGEINT) - place) OVER (PARTITION BY result_no ORDER BY place),

@@ -1,9 +1,9 @@
--- anchor_checks: what the metrics of the anchor-labelled system ask of a row: of its own runs and, where labels name
--- supports, of any. Other runs have none, whichever runs are scored along with them.
--- columns: result_no, complete_rank, names_folders, in_scope (a support lies in a folder that was searched),
+-- anchor_checks: the facts that the metrics of the anchor-labelled system need: for its own runs and, if labels name
+-- supports, for any run. Other runs have none, whichever runs are scored along with them.
+-- columns: result_no, complete_rank, names_folders, in_scope (a support is in a folder that was searched),
 --          has_references, cites_support, total_ms, judge_groundedness, judge_correctness, judge_tokens, judge_cost_usd
 -- kind: table
--- variants: none, where no run is of the anchor-labelled system and no label names a support
+-- variants: none, where no run comes from the anchor-labelled system and no label names a support
 WITH scoped AS (
     SELECT DISTINCT r.result_no
     FROM results AS r

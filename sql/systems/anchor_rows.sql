@@ -1,7 +1,6 @@
--- anchor_rows: what rows of the anchor-labelled system hold in addition to hits and answer, opened once.
--- columns: result_no, hits, reference_list, folders (those that the system chose), folder_mode (null: the row does not
---          say), total_ms, judge_groundedness, judge_correctness, judge_tokens,
---          judge_cost_usd
+-- anchor_rows: the other fields of rows of the anchor-labelled system, besides hits and answer, parsed once.
+-- columns: result_no, hits, reference_list, folders (those that the system chose), folder_mode (null: not stated),
+--          total_ms, judge_groundedness, judge_correctness, judge_tokens, judge_cost_usd
 -- kind: table
 SELECT
     r.result_no,

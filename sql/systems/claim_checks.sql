@@ -1,8 +1,8 @@
--- claim_checks: what the metrics of grounded question answering ask of a row of an imported trace.
+-- claim_checks: the facts that the metrics of grounded question answering need, for each row of an imported trace.
 -- columns: result_no, n_claims_found, n_cited, n_cited_unseen (not among the hits), n_cited_gold,
---          n_gold_found (expected chunks among the hits), last_gold_rank (by which that many were found)
+--          n_gold_found (expected chunks among the hits), last_gold_rank (the rank by which that many were found)
 -- kind: table
--- variants: none, where no run is of grounded question answering
+-- variants: none, where no run comes from grounded question answering
 WITH checked AS (
     SELECT
         c.result_no,

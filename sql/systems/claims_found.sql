@@ -1,5 +1,5 @@
--- claims_found: the answers that hold a gold claim.
--- columns: result_no, n (how many of its claims it holds)
+-- claims_found: the answers that contain a gold claim.
+-- columns: result_no, n (how many of the claims it contains)
 -- kind: table
 SELECT r.result_no, COUNT(*) AS n
 FROM results AS r

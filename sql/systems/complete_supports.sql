@@ -1,4 +1,4 @@
--- complete_supports: the rank by which the first group of supports was found whole.
+-- complete_supports: the rank by which the first group of supports was complete.
 -- columns: result_no, complete_rank
 -- kind: table
 --

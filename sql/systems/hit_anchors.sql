@@ -1,9 +1,9 @@
--- hit_anchors: the passage that each hit is.
+-- hit_anchors: the passage of each hit.
 -- columns: result_no, position, path, headings (canonical), text (as it is compared),
---          is_cut (the stored text is not the whole: what it lacks may be in the rest)
+--          is_cut (the stored text is incomplete: what is missing may be in the rest)
 -- kind: table
 --
--- Stored texts are cut at 200 characters, with three dots behind them. A text that was not kept at all is cut, too.
+-- Stored texts are cut at 200 characters, followed by three dots. A text that was not kept at all also counts as cut.
 SELECT
     result_no,
     position,

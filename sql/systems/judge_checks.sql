@@ -1,9 +1,9 @@
--- judge_checks: what judges said about each row of the runs that were judged here.
+-- judge_checks: the judgements of each row of the runs that were judged here.
 -- columns: result_no, judges_groundedness, judges_correctness (the run was judged by that rubric: scores that came with
 --          its rows do not count), judge_groundedness, judge_correctness (null: unscored, or not judged), judge_tokens,
---          judge_cost_usd (null: not known for one of them)
+--          judge_cost_usd (null: unknown for one of them)
 -- kind: table
--- variants: none, where the database holds no judging
+-- variants: none, where the database contains no judging
 WITH judged_runs AS (
     SELECT
         run_id,
@@ -20,7 +20,7 @@ said AS (
         MAX(CASE WHEN rubric = 'groundedness' THEN score END) AS judge_groundedness,
         MAX(CASE WHEN rubric = 'correctness' THEN score END)  AS judge_correctness,
         CASE WHEN COUNT(tokens) = COUNT(*) THEN CAST(SUM(tokens) AS DOUBLE) END AS judge_tokens,
-        -- A sum of whole numbers is the same in any order.
+        -- A sum of integers does not depend on the order.
         CASE WHEN COUNT(cost_usd) = COUNT(*)
              THEN CAST(SUM(CAST(FLOOR(cost_usd * 1e12 + 0.5) AS DECIMAL(30, 0))) AS DOUBLE) / 1e12 END AS judge_cost_usd
     FROM judgements

@@ -1,5 +1,5 @@
--- row_folders: the folders that a row says were chosen; none where the row does not say, or nothing was to be chosen:
--- where the row's folder_mode, or the run's where the row has none, is off.
+-- row_folders: the folders that were chosen according to a row; none if the row does not state them, or if there was no
+-- choice: the folder_mode of the row, or else of the run, is off.
 -- columns: result_no, run_id, folder ('' is everything)
 -- kind: table
 SELECT DISTINCT result_no, run_id, COALESCE(folder_name(folder), '') AS folder

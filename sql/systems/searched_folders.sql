@@ -1,9 +1,10 @@
--- searched_folders: the folders that the system chose to search, in every spelling that names them; none where the row
--- does not say.
+-- searched_folders: the folders that the system chose to search, in every possible spelling; none if the row does not state
+-- them.
 -- columns: result_no, prefix (what the path of everything in the folder begins with)
 -- kind: table
 --
--- Folders may be named with their vault and paths without, or the other way round. What is a vault: see vault_names.
+-- Folders may be named with their vault and paths without, or the other way round. For what counts as a vault, see
+-- vault_names.
 SELECT DISTINCT result_no, CASE WHEN folder = '' THEN '' ELSE folder || '/' END AS prefix
 FROM (
     SELECT result_no, folder
@@ -14,7 +15,7 @@ FROM (
     FROM row_folders AS f
     JOIN vault_names AS v ON v.result_no = f.result_no AND LEFT(f.folder, LENGTH(v.vault) + 1) = v.vault || '/'
 
-    -- A vault as a whole, unless a folder has the same name.
+    -- An entire vault, unless a folder has the same name.
     UNION ALL
     SELECT f.result_no, ''
     FROM row_folders AS f

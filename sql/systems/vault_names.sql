@@ -1,9 +1,9 @@
--- vault_names: the vaults that may precede a folder ("personal/Software") where paths have none ("Software/Go.md"),
--- or before a path where folders have none.
+-- vault_names: the vaults that may precede a folder ("personal/Software") if paths have none ("Software/Go.md"), or a path
+-- if folders have none.
 -- columns: result_no, vault, is_named (something calls it a vault), is_folder (a path begins with it)
 -- kind: table
 --
--- A folder that is taken for a vault puts supports in scope that were never searched. So a name is a vault
+-- A folder that is mistaken for a vault would put supports in scope that were never searched. So a name is a vault
 --   1. where the golden entry names it under vaults; then no other is one for that query;
 --   2. where the entry names none, and a reference or a hit of the run says that it is in that vault;
 --   3. where the entry names none, for the first part of a chosen folder ("personal" of "personal/Software"), if no

@@ -1,6 +1,6 @@
--- abstention: for each run, what it answered and what it refused, and whether it had the evidence.
+-- abstention: for each run, the number of answered and refused queries, with and without the evidence.
 -- columns: run_id, k (how deep evidence counts), answerable_answered, answerable_refused, unanswerable_answered,
---          unanswerable_refused; of the answerable ones that say where the evidence is: answered_with,
+--          unanswerable_refused; among the answerable ones whose evidence is labelled: answered_with,
 --          answered_without, refused_with, refused_without
 -- kind: table
 WITH evidence AS (

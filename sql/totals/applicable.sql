@@ -1,4 +1,4 @@
--- applicable: for each run how many of its queries each metric applies to, whether its value is null there or not.
+-- applicable: for each run, the number of queries that each metric applies to, whether its value is null or not.
 -- columns: run_id, then for each metric the number of queries
 -- kind: view
 --

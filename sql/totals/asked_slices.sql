@@ -1,10 +1,10 @@
--- asked_slices: which slice each query of a run belongs to, by one field or by several at once; one row per slice where a
+-- asked_slices: which slice each query of a run belongs to, by one field or by several at once; one row per slice if a
 -- field is a list.
 -- columns: result_no, slice
 -- kind: table
 --
--- Composed: {values} has one branch per field, with its place among them: of `golden_values`, what the golden file says, or
--- of `fields`, what the stored row says. {label} joins the values of one row, and {joins} brings them together.
+-- Composed: {values} has one branch per field, with its place among them: from `golden_values`, the golden file, or from
+-- `fields`, the stored row. {label} joins the values of one row, and {joins} brings them together.
 WITH valued AS (
     {values}
 )

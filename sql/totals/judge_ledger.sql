@@ -1,4 +1,4 @@
--- judge_ledger: for each run and rubric what became of its rows: judged, asked for and not scored, or not judged.
+-- judge_ledger: for each run and rubric, the outcome of its rows: judged, unscored, or not judged.
 -- columns: run_id, rubric, n_judged, n_unscored, n_not_judged, n_cached (of those judged or unscored)
 -- kind: view
 SELECT

@@ -1,4 +1,4 @@
--- matched_queries: for each run that is not matched by id, what decided about how many of its queries.
+-- matched_queries: for each run that is not matched by id, the number of queries per kind of matching.
 -- columns: run_id, n_by_span, n_by_doc, n_unmatched
 -- kind: table
 SELECT

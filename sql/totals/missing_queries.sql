@@ -1,5 +1,5 @@
--- missing_queries: golden queries that a run has no row for. Only where missing queries are to count as zero, and in
--- traces of grounded answering, where they always count.
+-- missing_queries: golden queries that a run has no row for. Only if missing queries count as zero, and in traces of
+-- grounded answering, where they always count.
 -- columns: result_no (negative: no stored row), run_id, query_id
 -- kind: table
 SELECT

@@ -1,10 +1,10 @@
 -- percentiles: for each run, or each slice of one, the values next to the median and to the 95th percentile of metrics.
--- columns: run_id, slice, metric, p50_low, p50_high, p95_low, p95_high (the same twice where a percentile is one of the values)
+-- columns: run_id, slice, metric, p50_low, p50_high, p95_low, p95_high (equal if a percentile is one of the values)
 -- kind: view
 --
--- Of n values in order, counted from 0, percentile p is at the place p * (n - 1) / 100. The values next to it are less than
--- one place away, which whole numbers decide. Composed: {scores} is summable_scores or sliced_scores, and {branches} has
--- one branch for each metric.
+-- In n sorted values, counted from 0, percentile p is at position p * (n - 1) / 100. The neighbouring values are less than
+-- one position away, which is decided with integers. Composed: {scores} is summable_scores or sliced_scores, and {branches}
+-- has one branch for each metric.
 WITH summable AS (
     {scores}
 ),

@@ -1,4 +1,4 @@
--- row_score: the metric of a score that came with the rows, whose name is {score}: the number in the row.
+-- row_score: the metric of a score that came with the rows, with the name {score}: the number in the row.
 -- columns: one expression over the rows of one query in per_row_score
 -- kind: view
 --

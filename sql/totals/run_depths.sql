@@ -1,6 +1,6 @@
--- run_depths: how deep the stored hits of each run go.
+-- run_depths: the depth of the stored hits of each run.
 -- columns: run_id, depth (the highest rank of a hit of the run; a run without hits has no row), n_rankings (with hits),
---          is_even (every one of them goes as deep)
+--          is_even (all of them have this depth)
 -- kind: table
 SELECT run_id, MAX(depth) AS depth, COUNT(*) AS n_rankings, MIN(depth) = MAX(depth) AS is_even
 FROM (

@@ -1,4 +1,4 @@
--- run_ledger: for each run how many rows there are, and how many of them are irregular.
+-- run_ledger: for each run, the number of rows, and how many of them are irregular.
 -- columns: run_id, n_rows, n_unknown (not in the golden file), n_failed, n_unreadable, n_repeated_hits,
 --          n_malformed_citations
 -- kind: table

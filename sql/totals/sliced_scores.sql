@@ -1,4 +1,4 @@
--- sliced_scores: as summable_scores, for each slice of the fields asked for; a query with several tags is in each of their
+-- sliced_scores: as summable_scores, for each slice of the requested fields; a query with several tags is in each of their
 -- slices.
 -- columns: run_id, slice, and v0, v1, … for each metric and k
 -- kind: view

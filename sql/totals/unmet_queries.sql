@@ -1,5 +1,5 @@
--- unmet_queries: for each run the queries whose labels and hits are by different kinds of position, such as lines and
--- bytes, so that the document alone decides; for the ledger. Runs without such a query have no row.
+-- unmet_queries: for each run, the number of queries whose labels and hits have different kinds of position, such as lines
+-- and bytes, so that the document alone decides; for the ledger. Runs without such a query have no row.
 -- columns: run_id, n
 -- kind: table
 SELECT r.run_id, COUNT(DISTINCT u.result_no) AS n

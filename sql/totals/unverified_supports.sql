@@ -1,5 +1,5 @@
--- unverified_supports: for each run how many hits count as a support though their stored text does not show it: it was cut
--- short, or not kept.
+-- unverified_supports: for each run, the number of hits that count as a support although their stored text does not show
+-- it: it was cut short, or not kept.
 -- columns: run_id, n (a run without any such match, verified or not, has no row)
 -- kind: view
 SELECT r.run_id, COUNT(CASE WHEN NOT s.is_verified THEN 1 END) AS n

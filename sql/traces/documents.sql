@@ -1,3 +1,3 @@
--- documents: as sql/stored/documents.sql: none, because next to a trace there is no knowledge base.
+-- documents: as sql/stored/documents.sql: none, because a trace has no knowledge base.
 -- kind: view
 SELECT '' AS doc_id, '' AS path WHERE false

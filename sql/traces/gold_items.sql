@@ -1,10 +1,10 @@
--- gold_items: every line of a gold file, opened once.
+-- gold_items: every line of a gold file, parsed once.
 -- columns: id, query, answerable (null: it is neither true nor false), chunks, claims, constraints (none here), has_more
---          (other fields than these), is_odd (it holds a character that no text should, or is not strictly JSON)
+--          (other fields than these), is_odd (it contains an invalid character, or is not strictly JSON)
 -- kind: table
 --
--- As with traces: this fails where a field is missing, repeated, or has another type; and what came out is looked
--- at before it is used.
+-- As with traces: this fails if a field is missing, duplicate, or of another type; and the result is checked before it is
+-- used.
 SELECT
     g.qid                    AS id,
     g.question               AS query,

@@ -1,6 +1,6 @@
--- gold_items_of_any_shape: as gold_items, where not every line has just those fields, or in other spellings.
--- columns: id, query, answerable, chunks, claims, constraints (null where the line does not say), names (the fields of
---          the line), is_odd (it holds a character that no text should, or is not strictly JSON)
+-- gold_items_of_any_shape: as gold_items, for files in which some lines have other fields or other spellings.
+-- columns: id, query, answerable, chunks, claims, constraints (null if the line does not have it), names (the fields of
+--          the line), is_odd (it contains an invalid character, or is not strictly JSON)
 -- kind: table
 SELECT
     COALESCE(g.id, g.qid, g.q_id)                    AS id,

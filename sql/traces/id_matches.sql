@@ -1,4 +1,4 @@
--- id_matches: as sql/matching/id_matches.sql. A retrieved id has its place in the list as its rank.
+-- id_matches: as sql/matching/id_matches.sql. The rank of a retrieved id is its position in the list.
 -- kind: table
 SELECT result_no, position, position AS rank, place
 FROM (

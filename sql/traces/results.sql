@@ -1,4 +1,4 @@
--- results: as sql/stored/results.sql, one row per trace. A trace always has an answer, and says by it whether it refused.
+-- results: as sql/stored/results.sql, one row per trace. A trace always has an answer, which shows whether it refused.
 -- kind: view
 SELECT
     rowid                       AS result_no,

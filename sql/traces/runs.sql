@@ -1,4 +1,4 @@
--- runs: as sql/stored/runs.sql: one run, of which nothing is known but whose rows it has.
+-- runs: as sql/stored/runs.sql: one run, of which only the system is known.
 -- kind: view
 SELECT
     'trace'               AS run_id,

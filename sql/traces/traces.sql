@@ -1,9 +1,10 @@
--- traces: every line of a trace file, opened once.
--- columns: query_id, claim, retrieved, cited, is_refusal, is_odd (it holds a character that no text should, or is not strictly JSON)
+-- traces: every line of a trace file, parsed once.
+-- columns: query_id, claim, retrieved, cited, is_refusal, is_odd (it contains an invalid character, or is not strictly
+-- JSON)
 -- kind: table
 --
--- This fails where a field is missing, repeated, or has another type; see traces_with_gaps. It takes a number for
--- text, so what came out is looked at before it is used.
+-- This fails if a field is missing, duplicate, or of another type; see traces_with_gaps. It converts numbers to text, so
+-- the result is checked before it is used.
 SELECT
     t.qid                          AS query_id,
     t.answer_json.claim            AS claim,

@@ -1,6 +1,6 @@
--- traces_with_gaps: as traces, where not every line has every field, or its id is called q_id; takes twice as long.
--- columns: query_id, claim, retrieved, cited (null where the line does not say), is_refusal, is_odd (a field is written
---          twice or not of its shape, or it holds a character that no text should, or is not strictly JSON)
+-- traces_with_gaps: as traces, for files in which some lines lack fields or call their id q_id; takes twice as long.
+-- columns: query_id, claim, retrieved, cited (null if the line does not have it), is_refusal, is_odd (a field is duplicate
+--          or has the wrong type, or the line contains an invalid character, or is not strictly JSON)
 -- kind: table
 SELECT
     COALESCE(NULLIF(t.qid, ''), t.q_id) AS query_id,
@@ -12,7 +12,7 @@ SELECT
         OR loose_fault(line) IS NOT NULL
         OR n_different(names) < len(names)
         OR n_different(answer_names) < len(answer_names)
-        -- Null is as good as nothing; anything else that was not read is not what it should be.
+        -- Null counts as missing; any other value that was not read has the wrong type.
         OR (t.retrieved_ids IS NULL         AND COALESCE(json_type(line, '$.retrieved_ids'), 'NULL') <> 'NULL')
         OR (len(answer_names) = 0           AND COALESCE(json_type(line, '$.answer_json'), 'NULL') NOT IN ('NULL', 'OBJECT'))
         OR (t.answer_json.claim IS NULL     AND COALESCE(json_type(line, '$.answer_json.claim'), 'NULL') <> 'NULL')

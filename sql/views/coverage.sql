@@ -1,14 +1,15 @@
--- coverage: which chunks and documents ever come back: all that the knowledge base knows, and those hits that it does not.
+-- coverage: which chunks and documents are ever retrieved: all that the knowledge base contains, and hits that it does not
+-- contain.
 -- columns: what ('chunk' or 'document'), doc_id, chunk_id, chunker_version (both null for a document),
 --          known ('now', 'once': only the kept spans have it, 'never'),
---          n_results (rankings that hold it; one that holds it more than once counts once), n_runs, best_rank
+--          n_results (rankings that contain it; one that contains it more than once counts once), n_runs, best_rank
 -- kind: view
 -- shown: yes
 -- example: SELECT doc_id, chunk_id FROM coverage WHERE what = 'chunk' AND known = 'now' AND n_results = 0 ORDER BY doc_id, chunk_id
 -- example: SELECT doc_id, n_results, n_runs, best_rank FROM coverage WHERE what = 'document' ORDER BY n_results DESC, doc_id
 -- example: SELECT chunk_id, chunker_version, n_runs FROM coverage WHERE what = 'chunk' AND known = 'never' ORDER BY n_runs DESC, chunk_id
 --
--- An id means a chunk of the run's own chunker version; where a run does not say which, of any that knows the id.
+-- An id means a chunk of the run's own chunker version; if that is unknown, of any version that has the id.
 WITH known AS (
     SELECT
         k.chunk_id,

@@ -1,13 +1,13 @@
--- flaky_queries: queries that went both ways between the runs of a suite: hit→miss→hit, or miss→hit→miss. A query that was
--- won once, or lost once, and stayed so is not flaky; see `regressions`.
+-- flaky_queries: queries that changed in both directions between the runs of a suite: hit→miss→hit, or miss→hit→miss. A
+-- query that was won once, or lost once, and stayed so is not flaky; see `regressions`.
 -- columns: suite, query_id, query, n_runs (that asked it), n_hits (that found it), n_failed, n_flips, n_lost (hit→miss),
---          n_won (miss→hit); of the last two there is at least one each
+--          n_won (miss→hit); the last two are at least 1
 -- kind: view
 -- shown: yes
 -- example: SELECT query_id, query, n_flips, n_hits, n_runs FROM flaky_queries ORDER BY n_flips DESC, suite, query_id LIMIT 10
 --
 -- A flip is between a run and the next one of the suite that asked the query. A failed query is a miss; a run that did not
--- ask says nothing, and neither do chunk ids about runs of different chunkers.
+-- ask it is skipped, and runs of different chunkers are not compared by chunk ids.
 WITH seen AS (
     SELECT
         o.suite,

@@ -1,8 +1,8 @@
--- hit_labels: by which labels each hit counts, and how much text the two have in common.
+-- hit_labels: the labels that each hit matches, and how much text the two have in common.
 -- columns: run_id, query_id, result_no, position, rank, chunk_id (the hit's), kind ('chunk', 'span', 'document' or
 --          'support'), label (a chunk's or document's id, or which span or support of the query), counts (false: it shares
 --          text with the label, but too little), shared, hit_size, label_size (in the units of the axis: lines,
---          characters, …; null where places did not decide)
+--          characters, …; null if places did not decide)
 -- kind: view
 -- shown: yes
 -- example: SELECT run_id, query_id, rank, kind, label, shared / label_size AS share FROM hit_labels WHERE counts ORDER BY run_id, query_id, rank, kind, label LIMIT 20

@@ -1,9 +1,9 @@
--- metric_trend: how each stored number went from run to run of a suite.
+-- metric_trend: how each stored number changed from run to run of a suite.
 -- columns: suite, metric, k (null: the metric has none), run_id, created_at, value (null: scored on no query),
 --          previous_run_id (the last one before it that has stored numbers), previous_value, change (null: one of the
---          two has no value), scored (queries that the value is over),
---          definitions_changed, labels_changed, matching_changed (since that run, so that the numbers mean something
---          else; null: not known)
+--          two has no value), scored (queries that the value was computed on),
+--          definitions_changed, labels_changed, matching_changed (since that run, so that the numbers are not comparable;
+--          null: unknown)
 -- kind: view
 -- shown: yes
 -- example: SELECT created_at, run_id, value, change FROM metric_trend WHERE metric = 'mrr' ORDER BY suite, created_at, run_id
@@ -39,7 +39,7 @@ SELECT
     value,
     previous_run_id,
     previous_value,
-    -- Stored numbers have four decimals, and so has what is between them.
+    -- Stored numbers have four decimals, and so have their differences.
     (ROUND(value * 10000) - ROUND(previous_value * 10000)) / 10000 AS change,
     scored,
     definitions <> previous_definitions                            AS definitions_changed,

@@ -1,6 +1,6 @@
 -- never_hit: golden queries that expect something, and that no run ever found.
 -- columns: query_id, query, category, n_runs (that asked it; 0: no run did), n_failed, best_doc_rank (the best rank of a
---          hit in a right document; null: none came)
+--          hit in an expected document; null: none)
 -- kind: view
 -- shown: yes
 -- example: SELECT query_id, query, n_runs, best_doc_rank FROM never_hit ORDER BY n_runs DESC, query_id

@@ -1,8 +1,8 @@
--- regressions: what each run lost against the run before it in its suite, as `kbeval compare` sees it.
--- columns: suite, run_id, created_at, previous_run_id, query_id, query, kind ('regression': not found any more, 'loss': at
---          a worse rank), previous_rank, hit_rank (of the first correct hit, then and now), doc_rank (of the first hit
---          in a right document now), in_run (false: the run did not ask it), failed, comparable (false: ids of two
---          chunkers were compared; known only in a session that matches by spans)
+-- regressions: what each run lost compared with the previous run of its suite, as in `kbeval compare`.
+-- columns: suite, run_id, created_at, previous_run_id, query_id, query, kind ('regression': no longer found, 'loss': at a
+--          worse rank), previous_rank, hit_rank (of the first correct hit, then and now), doc_rank (of the first hit in an
+--          expected document now), in_run (false: the run did not ask it), failed, comparable (false: ids of two chunkers
+--          were compared; known only in a session that matches by spans)
 -- kind: view
 -- shown: yes
 -- example: SELECT run_id, query_id, query, previous_rank FROM regressions WHERE kind = 'regression' AND comparable ORDER BY run_id, query_id

@@ -1,7 +1,7 @@
--- run_order: every run with its place among the runs of its suite, and the run before it there.
+-- run_order: every run with its position among the runs of its suite, and the previous run.
 -- columns: run_id, suite, created_at, run_no (from 1, the oldest first), previous_run_id (null: it is the first),
---          is_dated (false: created_at is not a time; such a run comes before all that have one, which is no more than
---          a guess), chunker_version, chunker_changed (since the run before; null: one of them does not say)
+--          is_dated (false: created_at is not a time; such a run is sorted before all others, which is only a guess),
+--          chunker_version, chunker_changed (since the previous run; null: one of them is unknown)
 -- kind: view
 -- example: SELECT suite, run_no, run_id, created_at FROM run_order ORDER BY suite, run_no
 SELECT

@@ -1,10 +1,10 @@
--- slowest_queries: how long each query took, over all runs that say so. A failed query took its time, too.
--- columns: query_id, query, n (rows that say how long they took), mean_ms, p95_ms, max_ms, n_failed (of those rows)
+-- slowest_queries: how long each query took, over all runs that record it. Failed queries are included.
+-- columns: query_id, query, n (rows with a time), mean_ms, p95_ms, max_ms, n_failed (of those rows)
 -- kind: view
 -- shown: yes
 -- example: SELECT query_id, query, n, mean_ms, p95_ms, max_ms FROM slowest_queries ORDER BY mean_ms DESC, query_id LIMIT 10
 WITH timed AS (
-    -- What is too large is not a time.
+    -- A value that is too large is not a time.
     SELECT query_id, failed, elapsed_ms AS ms, FLOOR(elapsed_ms) AS whole_ms
     FROM per_query
     WHERE in_run AND ABS(elapsed_ms) < 1e15
@@ -21,7 +21,7 @@ placed AS (
     FROM timed
 ),
 
--- Sums of whole numbers, as for scores, and the values next to the 95th percentile.
+-- Sums of integers, as for scores, and the values next to the 95th percentile.
 times AS (
     SELECT
         query_id,

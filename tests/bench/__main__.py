@@ -52,7 +52,7 @@ def main() -> None:
         live(folder / "live")
         table(
             "kbeval report A B: 10 hits of 500 characters per query and run",
-            ["what", "seconds", "bytes", "seconds until it is open"],
+            ["what", "seconds", "MB of memory", "bytes", "seconds until it is open"],
             reports.rows(folder / "reports"),
         )
         labelling(folder / "pool")

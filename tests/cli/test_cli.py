@@ -210,7 +210,7 @@ def test_rows_and_queries_without_each_other_are_warned_about(
     two_runs.add_run("partial", {"q1": {"hits_top_k": hits("c1")}, "stray": {}})
     _, _, err = call(capsys, "score", "partial")
     assert "no row for 1 golden query, left out" in err
-    assert "1 row without a golden query, counted in totals only" in err
+    assert "1 row without a golden query, counted only in totals" in err
 
 
 def test_show_worst_puts_the_worst_first(two_runs: Workspace, capsys: pytest.CaptureFixture[str]) -> None:

@@ -215,7 +215,7 @@ def test_runs_that_must_not_be_compared_exit_with_two(two_runs: Workspace, capsy
         two_runs.execute("UPDATE eval_runs SET config_snapshot_json = ? WHERE run_id = ?", (config, run_id))
     code, _, err = call(capsys, "2026-a", "2026-b")
     assert code == 2
-    assert "2026-a and 2026-b must not be compared: they differ in judge model: j1 and j2" in err
+    assert "2026-a and 2026-b are not comparable: they differ in judge model: j1 and j2" in err
     code, _, err = call(capsys, "2026-a", "2026-b", "--ignore-invariants", "--strict-chunker-version")
     assert code == 2
     assert "md@1 (2026-a) and md@2 (2026-b)" in err

@@ -137,4 +137,4 @@ def test_an_archive_is_explained_from_the_rows_that_it_holds(capsys: pytest.Capt
     # Its rows were parsed when they were archived.
     assert rows.keys() == {step["relation"] for step in here["steps"]} - {"parsed", "parsed_hits"}
     (hits_step,) = (step for step in archived["steps"] if step["relation"] == "hits")
-    assert "hold these rows already" in hits_step["what"]
+    assert "already contain these rows" in hits_step["what"]

@@ -86,7 +86,7 @@ def test_a_table_has_a_row_a_run_and_says_the_rest_beside_it(
     ]
     assert "empty_result_rate: lower is better, so a drop is an improvement" in err
     assert "1 run without numbers has not been scored yet (b): run 'kbeval score --all" in err
-    assert "labels changed: numbers before and after do not compare" in err
+    assert "labels changed: numbers before and after are not comparable" in err
 
 
 def test_json_is_series_and_their_points(four_runs: Keeper, capsys: pytest.CaptureFixture[str]) -> None:

@@ -195,14 +195,14 @@ def test_recompute_and_score_take_an_archive_for_a_database(night: Night, said: 
     said.score()
     assert said("archive", str(tmp_path / "history"))[0] == 0
     night.db = tmp_path / "history"
-    assert said("recompute")[2] == ["3 runs unchanged since scored; no number would change"]
+    assert said("recompute")[2] == ["3 runs unchanged since the last scoring; no number would change"]
     label(night, "c9")
     code, out, err = said("recompute", "--explain", "mon")
     assert code == 0
     assert "labels changed -0.5000" in out
     assert err[:2] == ["1 run to score again:", "  labels changed: mon"]
     assert said.score()[1] == "  labels changed: mon, tue, wed"
-    assert said("recompute")[2] == ["3 runs unchanged since scored; no number would change"]
+    assert said("recompute")[2] == ["3 runs unchanged since the last scoring; no number would change"]
 
 
 # --- stopped and killed -----------------------------------------------------------------------------------

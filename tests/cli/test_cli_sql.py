@@ -320,7 +320,7 @@ def test_an_export_replaces_a_file_only_when_told_and_never_ours(capsys: Capture
     call(capsys, "export", "duckdb", "o.duckdb")
     mine = Path("o.duckdb").read_bytes()
     two_runs.add_run("c", {})
-    assert "--replace overwrites it" in refused(capsys, "export", "duckdb", "o.duckdb")
+    assert "use --replace to overwrite it" in refused(capsys, "export", "duckdb", "o.duckdb")
     assert Path("o.duckdb").read_bytes() == mine
     before = two_runs.db.read_bytes()
     for path in (two_runs.db, two_runs.golden):

@@ -405,7 +405,7 @@ def test_one_unknown_version_is_compared_by_spans_with_a_warning(rechunked: Work
     rechunked.execute("UPDATE eval_runs SET config_snapshot_json = 'broken {' WHERE run_id = 'b'")
     report = compare(rechunked)
     assert report.chunker_version_match == "fallback_doc_span"
-    assert report.warnings[0] == "the configuration of run b cannot be read: it counts as empty"
+    assert report.warnings[0] == "the configuration of run b cannot be read, so it counts as empty"
     assert "the chunker versions may differ: old@1 (a) and unknown (b)" in report.warnings[1]
 
 
@@ -690,7 +690,7 @@ def test_runs_scored_with_different_golden_files_are_computed_afresh_and_it_is_s
     report = compare(fixed_pair, "run-a", "run-b")
     assert report.aggregate_a.ledger["golden"] == report.aggregate_b.ledger["golden"] == len(entries) + 1
     (said,) = [warning for warning in report.warnings if "golden file" in warning]
-    assert said.startswith("run-a was last scored with another golden file: both runs are computed afresh")
+    assert said.startswith("run-a was last scored with another golden file: both runs are recomputed")
     assert str(fixed_pair.golden) in said
     kbeval.store_scored(fixed_pair.score(), db=fixed_pair.db)
     again = compare(fixed_pair, "run-a", "run-b")

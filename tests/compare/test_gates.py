@@ -75,7 +75,7 @@ JUDGED: list[tuple[list[str], bool, list[tuple[str, str]]]] = [
             ("--min mrr=0.6251", "mrr is 0.625; wanted: at least 0.6251"),
             ("--min hit@2=0.76", "hit_at_k.2 is 0.75"),
             ("--max mrr=0.5", "wanted: at most 0.5"),
-            ("--min groundedness=0", "groundedness has no value: it applies to no query of this run"),
+            ("--min groundedness=0", "groundedness has no value: it does not apply to any query of this run"),
             ("--max citation_coverage=1", "citation_coverage has no value"),
             ("--min-scored mrr=5", "scored on 4 queries; wanted: at least 5"),
             ("--max-missing 0", "wanted: at most 0"),
@@ -135,15 +135,15 @@ def test_a_metric_that_should_fall_may_not_rise(two_runs: Workspace, capsys: pyt
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "there are no gates"),
+        ([], "no gates given"),
         (["--min", "mmr=1"], "there is no metric 'mmr'; did you mean 'mrr'?"),
         (["--min", "hit_at_k=1"], "'hit_at_k' is ambiguous: specify k, for example hit@5"),
         (["--min", "mrr"], "expects METRIC=VALUE, such as hit_at_k.5=0.8"),
         (["--min", "mrr=high"], "--min mrr: 'high' is not a number"),
         (["--min", "mrr=nan"], "is not a number"),
         (["--min-scored", "nothing=1"], "there is no metric 'nothing'"),
-        (["--max-drop", "mrr=0.1"], "--max-drop mrr=0.1 needs something to compare with: --baseline RUN"),
-        (["--no-regressions"], "needs something to compare with"),
+        (["--max-drop", "mrr=0.1"], "--max-drop mrr=0.1 requires a baseline: use --baseline RUN"),
+        (["--no-regressions"], "requires a baseline"),
         (["--min", "mrr=1", "--baseline", "gone"], "there is no run 'gone'"),
     ],
 )
@@ -269,7 +269,7 @@ def test_gates_work_from_python_and_across_chunkers(two_runs: Workspace) -> None
 
     assert check({"min": {"mrr": 0.6}, "max_missing": 1})
     assert not check({"baseline": "a", "max_drop": {"mrr": 0.1}})
-    with pytest.raises(UsageError, match="there are no gates"):
+    with pytest.raises(UsageError, match="no gates given"):
         check({})
     two_runs.execute(
         "UPDATE eval_runs SET config_snapshot_json = ? WHERE run_id = 'a'", ('{"chunker_version":"md@0"}',)
@@ -391,7 +391,7 @@ def test_not_worse_fails_where_the_comparison_says_so(graded: Workspace, capsys:
     assert gate(capsys, "good", "--baseline", "bad", "--not-worse")[0] == 0
     code, out, err = gate(capsys, "bad", "--not-worse")
     assert (code, out) == (2, "")
-    assert "--not-worse needs something to compare with: --baseline RUN" in err
+    assert "--not-worse requires a baseline: use --baseline RUN" in err
 
 
 def test_not_worse_fails_where_some_numbers_are_better_and_others_worse(
@@ -465,6 +465,6 @@ def test_the_job_for_ci_goes_on_after_a_query_was_added(graded: Workspace, capsy
 
     codes, err = job("0.02")
     assert codes == [0, 0, 0]
-    assert "night-2 was last scored with another golden file: both runs are computed afresh" in err
+    assert "night-2 was last scored with another golden file: both runs are recomputed" in err
     make_run(graded, "night-4", [4] * 7, "2026-03-04")
     assert job("0.02")[0] == [0, 1, 0]

@@ -340,7 +340,7 @@ def test_a_chunker_that_had_to_be_guessed_is_named(healthy: Workspace) -> None:
     golden = load_golden(healthy.golden)
     with open_scoring(healthy.db, golden) as scoring:
         guessed, told = (finding for finding in check_workspace(scoring) if finding.code == "guessed-chunker")
-    assert guessed.examples == ("nothing (unknown)", "silent (md@2, as the chunks that it hit)")
+    assert guessed.examples == ("nothing (unknown)", "silent (md@2, taken from the chunks that it hit)")
     assert (told.examples, told.is_note) == (("told (md@2)",), True)
     said = warnings(healthy)
     assert "run silent: its configuration names no chunker_version" in said
@@ -417,7 +417,7 @@ def test_the_config_file_ignores_and_the_command_line_adds_to_it(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('ignore = ["rank-gaps"]', "there is no finding 'rank-gaps'; did you mean 'rank-gap'?"),
+        ('ignore = ["rank-gaps"]', "unknown finding 'rank-gaps'; did you mean 'rank-gap'?"),
         ('ignore = "rank-gap"', "check.ignore must be a list of strings"),
         ("ignored = []", "unknown key 'check.ignored'; did you mean 'ignore'?"),
     ],
@@ -433,7 +433,7 @@ def test_a_wrong_ignore_list_is_refused(
 
 def test_an_unknown_code_is_refused_with_the_nearest_one(odd: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     assert kbeval(["check", "--ignore", "repeated-hits"]) == 2
-    assert "there is no finding 'repeated-hits'; did you mean 'repeated-hit'?" in capsys.readouterr().err
+    assert "unknown finding 'repeated-hits'; did you mean 'repeated-hit'?" in capsys.readouterr().err
 
 
 def test_the_codes_are_listed_without_a_database(capsys: pytest.CaptureFixture[str]) -> None:

@@ -231,7 +231,7 @@ def test_what_is_not_for_asking_is_not_listed() -> None:
         ("SELECT ?", "parameters"),
         ("", "no statement"),
         ("-- nothing", "no statement"),
-        ("SELECT 1; SELECT 2", "one statement, not 2"),
+        ("SELECT 1; SELECT 2", "expected one statement, got 2"),
         ("SELECT '\0'", "contains a NUL byte or an unpaired surrogate"),
         ("SELECT '\ud800'", "contains a NUL byte or an unpaired surrogate"),
         ("SELECT " + "(" * 5000 + "1" + ")" * 5000, "the query failed|simplify"),

@@ -115,5 +115,5 @@ def test_history_says_where_the_matching_changed(workspace: Workspace) -> None:
     workspace.add_run("by-span", {"q": row}, created_at="2026-01-02", chunker="md@2")
     store_scored(workspace.score(), db=workspace.db)
     found = metric_history("mrr", db=workspace.db, options=HistoryOptions())
-    assert any("matched in another way than the run before: by-span (by span)" in note for note in found.notes)
+    assert any("matched differently from the previous run: by-span (by span)" in note for note in found.notes)
     assert found.series[0].points[1].breaks == ()

@@ -41,6 +41,22 @@ class OnlyStream:
         return self._frame.__arrow_c_stream__(requested_schema)
 
 
+class OnlyInterchange:
+    """A table that knows the dataframe interchange protocol and nothing else."""
+
+    def __init__(self, frame: pl.DataFrame) -> None:
+        self._table = frame.to_arrow().cast(
+            pa.schema([(name, self._plain(kind)) for name, kind in frame.schema.items()])
+        )
+
+    @staticmethod
+    def _plain(kind: pl.DataType) -> pa.DataType:
+        return pa.string() if kind == pl.String else pa.float64() if kind.is_float() else pa.int64()
+
+    def __dataframe__(self, *, nan_as_null: bool = False, allow_copy: bool = True) -> object:
+        return self._table.__dataframe__(nan_as_null, allow_copy)
+
+
 def test_every_kind_of_input_gives_the_same_numbers(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     run, qrels = table(RUN, "score"), table(QRELS, "relevance")
@@ -53,6 +69,7 @@ def test_every_kind_of_input_gives_the_same_numbers(tmp_path: Path) -> None:
         (run.lazy(), qrels.rename({"relevance": "grade"})),
         (run.to_arrow(), qrels.to_arrow()),
         (pa.RecordBatchReader.from_stream(run), OnlyStream(qrels)),
+        (OnlyInterchange(run), OnlyInterchange(qrels)),
         (pandas.DataFrame(run.to_dicts()), pandas.DataFrame(qrels.to_dicts())),
         (run.rename({"query_id": "qid", "doc_id": "docno"}), qrels.rename({"query_id": "qid", "doc_id": "docid"})),
         (run.with_columns(pl.col("query_id").cast(pl.Categorical)), qrels),
@@ -76,7 +93,7 @@ def test_the_result_is_what_was_asked_for() -> None:
     assert (result.queries, result.only_in_run, result.only_in_qrels) == (2, 1, 1)
     assert "1 query of the qrels without a ranking left out" in repr(result)
     assert "<td>nDCG@10</td>" in result._repr_html_()
-    with pytest.raises(KeyError, match="was not asked for"):
+    with pytest.raises(KeyError, match="was not requested"):
         result["P@9"]
 
 
@@ -149,7 +166,7 @@ def test_many_runs_are_corrected_over_all_of_them() -> None:
         ({"q1": {"a": "high"}}, QRELS, ["AP"], "'high' is not a number"),
         ({"q1": ["a"]}, QRELS, ["AP"], "run 'q1' is list"),
         ({"q1": {"a": float("nan")}}, QRELS, ["AP"], "1 rows without a score"),
-        (RUN, {"q1": {"a": 1e12}}, ["AP"], "a grade beyond"),
+        (RUN, {"q1": {"a": 1e12}}, ["AP"], "a grade above"),
         (pl.DataFrame({"query_id": ["q"], "doc_id": ["d"]}), QRELS, ["AP"], "has no column score"),
         (pl.DataFrame({"query_id": ["q"], "doc_id": [1.5], "score": [1.0]}), QRELS, ["AP"], "ids must be text"),
         (pl.DataFrame({"query_id": ["q"], "doc_id": ["d"], "score": ["1"]}), QRELS, ["AP"], "not numbers"),
@@ -211,3 +228,50 @@ def test_what_is_not_a_number_a_metric_or_a_level_is_named() -> None:
     for asked, metrics, level, fault in cases:
         with pytest.raises(KbevalError, match=fault):
             kbeval.evaluate(asked, qrels, metrics, level=level)
+
+
+def test_ids_are_text_and_are_never_merged() -> None:
+    qrels = {"1": {"a": 1}}
+    assert kbeval.evaluate({1: {"a": 1.0}}, qrels, "RR")["RR"] == 1
+    cases: list[tuple[Any, Any, dict[str, Any], str]] = [
+        ({1: {"a": 1.0}, "1": {"b": 1.0}}, qrels, {}, "the run has query '1' twice"),
+        ({"1": {1: 1.0, "1": 2.0}}, qrels, {}, "document '1' 2 times"),
+        ({"1": {"a": 1.0}}, {1: {"a": 1}, "1": {"b": 1}}, {}, "the qrels has query '1' twice"),
+        ({1: {"q": {"a": 1.0}}, "1": {"q": {"a": 1.0}}}, qrels, {}, "two runs have the same name"),
+        ({None: {"a": 1.0}}, qrels, {}, "the query id is None"),
+        ({"1": {1.5: 1.0}}, qrels, {}, "the document id is 1.5"),
+        ({"1": {True: 1.0}}, qrels, {}, "the document id is True"),
+        ({"": {"a": 1.0}}, qrels, {}, "the query id is ''"),
+        ({"1": {"a": 1.0}}, qrels, {"complete": "no"}, "complete is 'no'"),
+        ({"1": {"a": 1.0}}, qrels, {"complete": None}, "complete is None"),
+    ]
+    for run, labels, options, complaint in cases:
+        with pytest.raises(KbevalError) as caught:
+            kbeval.evaluate(run, labels, "RR", **options)
+        assert complaint in str(caught.value)
+
+
+def test_ids_that_are_nearly_equal_are_a_doubt_and_not_a_zero() -> None:
+    qrels = {"q1": {"d1": 1, "d2": 1}, "q2": {"e1": 1}}
+    sound = kbeval.evaluate({"q1": {"d1": 1.0, "x": 0.5}, "q2": {"f": 1.0}}, qrels, "AP")
+    assert sound.warnings == []
+    for run, said in (
+        ({"q1": {"D1": 1.0, "d2": 0.5}}, "1 judged document not found: the ids in the run and the qrels differ"),
+        ({"q1": {"d1 ": 1.0, "d2": 0.5}}, "('d1 ' and 'd1')"),
+        ({"q1": {"D1": 1.0, "D2": 0.5}}, "2 judged documents not found"),
+        ({"q1": {"x": 1.0}}, "no document of the run is judged in the qrels"),
+        ({"q1": {"d1": 1.0}, "Q2": {"e1": 1.0}}, "1 query left out: the ids in the run and the qrels differ"),
+        ({"Q1": {"d1": 1.0}}, "no query of the run has judgements in the qrels"),
+        ({"z": {"d1": 1.0}}, "no query of the run has judgements in the qrels"),
+    ):
+        found = kbeval.evaluate(run, qrels, "AP")
+        assert any(said in warning for warning in found.warnings), (run, found.warnings)
+        assert said in repr(found), "next to the number"
+    assert kbeval.evaluate({"z": {"d1": 1.0}}, qrels, "AP")["AP"] is None
+    # Two documents that differ in case only may both be judged.
+    both = {"q1": {"d1": 1, "D1": 0}}
+    assert kbeval.evaluate({"q1": {"d1": 1.0}}, both, "AP").warnings == []
+    many = {f"q{number:05d}": {f"d{n}": 1.0 for n in range(20)} for number in range(2000)}
+    labels = {query: {"d1": 1, "D2": 1} for query in many}
+    (said,) = kbeval.evaluate(many, labels, "AP").warnings
+    assert "500 judged documents of the first 500 queries" in said, "a sample is enough, and it is said"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import kbeval
+from kbeval.metrics.names import CLASSICS
 from tests.support.examples import scorings
 
 pytrec_eval = pytest.importorskip("pytrec_eval")
@@ -33,9 +35,13 @@ CUTS = ",".join(map(str, KS))
 PEER_NAMES = {f"{name}.{CUTS}" for name in ("ndcg_cut", "map_cut", "P", "recall", "success")} | {
     "ndcg", "map", "recip_rank", "Rprec", "bpref",
 }  # fmt: skip
-# ir_measures orders ties of Judged by document id ascending, trec_eval descending; so without ties for these.
-UNTIED = ("Judged@1", "Judged@3", "Judged@10", "RBP(p=0.8)", "RR@10", "RR@3")
-IRM = [ir_measures.parse_measure(name) for name in (*UNTIED[:3], "RBP(rel=1,p=0.8)", *UNTIED[4:])]
+# By our names: those that ir_measures computes with trec_eval, and so orders ties as it does.
+TIED = {name: ir_measures.parse_measure(name) for name in TREC}
+# Ties of these it leaves in the order of the run (RBP), or puts in that of ascending ids.
+UNTIED = {
+    name: ir_measures.parse_measure(name.replace("(p", "(rel=1,p"))
+    for name in ("RBP(p=0.8)", *(f"{head}@{k}" for head in ("Judged", "RR") for k in KS))
+}
 
 DOCS = st.sampled_from([f"d{number}" for number in range(14)] + ["Ünï", "z'\"", "0"])
 # Some equal, some equal only in single precision, both zeros.
@@ -81,6 +87,7 @@ def check(qrels: Qrels, run: Run, level: int | None) -> None:
             assert result[asked] is None
 
 
+@example({"q": {"a": 0, "b": 1, "c": 0}}, {"q": {"a": 2.0, "b": 1.0}}, 2)  # gain where nothing is relevant
 @scorings(25, deadline=None)
 @given(qrels=QRELS, run=RUNS, level=st.sampled_from([None, 1, 2]))
 def test_every_measure_of_trec_eval_agrees(qrels: Qrels, run: Run, level: int | None) -> None:
@@ -96,27 +103,53 @@ def test_a_large_run_agrees_too() -> None:
     check(qrels, run, None)
 
 
-@scorings(20, deadline=None)
-@given(
-    qrels=QRELS,
-    run=st.dictionaries(
-        QUERIES,
-        st.lists(DOCS, unique=True, min_size=1).map(lambda docs: {doc: -1.0 * n for n, doc in enumerate(docs)}),
-        min_size=1,
-    ),
-)
-def test_what_only_ir_measures_has_agrees(qrels: Qrels, run: Run) -> None:
-    # For ir_measures a negative grade is a judgement too.
-    qrels = {query: {doc: max(grade, 0) for doc, grade in docs.items()} for query, docs in qrels.items()}
-    result = kbeval.evaluate(run, qrels, UNTIED)
+def in_order(run: Run) -> Run:
+    """The same rankings without ties: trec_eval compares scores in single precision, then ids, both descending."""
+    found: Run = {}
+    for query, docs in run.items():
+        ranking = sorted(docs, key=lambda doc: (np.float32(docs[doc]) + 0, doc.encode()), reverse=True)
+        found[query] = {doc: float(-place) for place, doc in enumerate(ranking)}
+    return found
+
+
+@scorings(25, deadline=None)
+@given(qrels=QRELS, run=RUNS)
+def test_every_measure_of_ir_measures_agrees(qrels: Qrels, run: Run) -> None:
+    # A query all of whose grades are negative crashes the library below ir_measures, as an empty ranking does.
+    qrels = {query: {"judged": 0, **docs} for query, docs in qrels.items()}
+    # For its Judged a negative grade is a judgement.
+    judged = {query: {doc: grade for doc, grade in docs.items() if grade >= 0} for query, docs in qrels.items()}
+    result = kbeval.evaluate(run, qrels, [*TIED, *UNTIED])
     found = by_query(result)
-    names = dict(zip(map(str, IRM), UNTIED, strict=True))
-    seen = 0
-    for one in ir_measures.iter_calc(IRM, qrels, run):
-        if one.query_id in found:
-            assert found[one.query_id][names[str(one.measure)]] == pytest.approx(one.value, abs=1e-9), one
-            seen += 1
-    assert seen == len(found) * len(UNTIED)
+    assert found.keys() == run.keys() & qrels.keys()
+    both = {query: docs for query, docs in run.items() if query in found}
+    filled = {query: docs for query, docs in both.items() if docs}
+    for measures, labels, ranking in ((TIED, qrels, filled), (UNTIED, judged, in_order(filled))):
+        names = {str(measure): ours for ours, measure in measures.items()}
+        theirs: dict[str, list[float]] = {name: [] for name in measures}
+        for one in ir_measures.iter_calc(list(measures.values()), labels, ranking):
+            if one.query_id in filled:
+                name = names[str(one.measure)]
+                assert found[one.query_id][name] == pytest.approx(one.value, abs=1e-9), one
+                theirs[name].append(one.value)
+        for name, values in theirs.items():
+            assert len(values) == len(filled)
+            # An empty ranking counts as 0, in every mean; of nothing, no share is judged.
+            n = len(filled) if name.startswith("Judged") and found else len(both)
+            assert result[name] == (pytest.approx(sum(values) / n, abs=1e-9) if n else None), name
+    for query in both.keys() - filled.keys():
+        assert {value for name, value in found[query].items() if not name.startswith("Judged")} == {0.0}
+
+
+def test_every_measure_that_can_be_asked_for_is_compared_with_a_peer() -> None:
+    heads = {name.partition("@")[0] for name in (*TREC, *TIED, *UNTIED)}
+    # Unjudged is what Judged leaves of 1.
+    assert heads == set(CLASSICS.values()) - {"Unjudged"}
+    run, qrels = {"q": {"a": 3.0, "b": 2.0, "c": 1.0}}, {"q": {"b": 0, "c": 1}}
+    result = kbeval.evaluate(run, qrels, ["Judged@2", "Unjudged@2", "Judged@9", "Unjudged@9"])
+    assert (result["Judged@2"], result["Unjudged@2"]) == (0.5, 0.5)
+    assert result["Judged@9"] == pytest.approx(2 / 3)
+    assert result["Unjudged@9"] == pytest.approx(1 / 3)
 
 
 def test_complete_counts_missing_queries_as_zero() -> None:

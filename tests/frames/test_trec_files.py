@@ -52,6 +52,12 @@ def test_run_files_in_any_form(tmp_path: Path, data: bytes, rows: list[tuple[str
         (LINE + b"q1 Q0 d1 1 0.5\n", "line 2: has 5 columns"),
         (LINE + b"# x\nq1 Q0  d1 1 0.5\n", "line 3: has 5 columns"),
         (LINE + b"q1 Q0 d1 1 0.5 t x\n", "line 2: has 7 columns"),
+        # A separator too many is not a column.
+        (LINE + b"q1 Q0 d1 1 0.5 \n", "line 2: has 5 columns"),
+        (LINE + b"q1 Q0 d1 1 0.5 ", "line 2: has 5 columns"),
+        (LINE + b"q1  d1 1 0.5 t\n", "line 2: has 5 columns"),
+        (LINE + b" Q0 d1 1 0.5 t\n", "line 2: has 5 columns"),
+        (LINE.replace(b" ", b"\t") + b"q1\t\td1\t1\t0.5\tt\n", "line 2: has 5 columns"),
         (LINE + b"q1 Q0 d1 1 nan t\n", "the score 'nan' is not a number"),
         (LINE + b"q1 Q0 d1 1 1_0 t\n", "the score '1_0' is not a number"),
         (LINE + b"q1 Q0 d1 1 0x1A t\n", "the score '0x1A' is not a number"),
@@ -73,8 +79,8 @@ def test_judgements(tmp_path: Path) -> None:
     path.write_bytes(b"q1 0 d1 1\nq1\t0 d2  -1\n# x\n")
     assert read_trec_qrels(path).rows() == [("q1", "d1", 1.0), ("q1", "d2", -1.0)]
     for data, complaint in (
-        (b"q1 0 d1 1\nq1 0 d1 1.5\n", "line 2: the grade '1.5' is not a whole number"),
-        (b"q1 0 d1 99999999999\n", "is beyond 1,000,000,000"),
+        (b"q1 0 d1 1\nq1 0 d1 1.5\n", "line 2: the grade '1.5' is not an integer"),
+        (b"q1 0 d1 99999999999\n", "is above 1,000,000,000"),
         (b"q1 0 d1 1\nq1 0 d1\n", "line 2: has 3 columns"),
     ):
         path.write_bytes(data)

@@ -12,6 +12,7 @@ import yaml
 from tests.fuzz.cases import DB, Case, of_bytes
 from tests.fuzz.mutation import TEXTS, Source, dumped
 from tests.fuzz.questions import expression, question
+from tests.fuzz.tool_files import ways_in
 from tests.oracles.matching_oracle import World
 from tests.oracles.matching_worlds import invent
 
@@ -680,5 +681,5 @@ def imports(seed: str) -> Case:
 
 
 AREAS: dict[str, Callable[[str], Case]] = {
-    found.__name__: found for found in (rows, stored, golden, settings, metrics, questions, imports)
+    found.__name__: found for found in (rows, stored, golden, settings, metrics, questions, imports, ways_in)
 }

@@ -223,7 +223,7 @@ class Source(random.Random):
                 lambda: found[:1],
                 lambda: found[1:],
                 lambda: [*found, self.odd()],
-                lambda: dict(enumerate(map(str, found))),
+                lambda: dict(enumerate(map(_text, found))),
                 lambda: [found, found],
                 lambda: found * self.choice((3, 40)),
             ]
@@ -327,6 +327,13 @@ class Source(random.Random):
                 )
             )
         return content
+
+
+def _text(value: Any) -> str:
+    try:
+        return str(value)
+    except RecursionError:
+        return "deep"
 
 
 def nested(depth: int, how: str) -> Any:

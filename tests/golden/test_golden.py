@@ -165,7 +165,7 @@ def test_an_unknown_field_is_a_warning_with_the_nearest_name(tmp_path: Path) -> 
         ("g.json", '[{"id": "a", "query": "x"}] trailing', "not valid JSON"),
         ("g.jsonl", '{"id": "a", "query": "x"}\n{bad\n', "line 2, entry 2: not valid JSON"),
         ("g.yaml", "- {id: a, query: x, id: b}\n", "duplicate field 'id'"),
-        ("g.jsonl", '{"id": "a", "id": "b", "query": "x"}', "a key stands twice in one object: 'id'"),
+        ("g.jsonl", '{"id": "a", "id": "b", "query": "x"}', "has a duplicate key in an object: 'id'"),
         ("g.yaml", "- {id: a, qid: b, query: x}\n", "'id' and 'qid' mean the same"),
         ("g.jsonl", '{"id": "a", "query": "x", "answerable": "true"}', "answerable must be true or false"),
         ("g.jsonl", '{"id": "\\ud800", "query": "x"}', "half a character"),

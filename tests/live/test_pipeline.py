@@ -68,6 +68,11 @@ def test_two_evenings_from_the_run_to_the_comparison(labelled: Place, server: Li
     assert "+0.2000" in second
     assert "| eval\\_k | 3 | 5 |" in second or "| eval_k | 3 | 5 |" in second
     assert (labelled.folder / "runs" / "tuesday" / "report.md").read_text().startswith("# monday → tuesday")
+    # The report of each evening: of the run alone, then of both.
+    pages = [(labelled.folder / "runs" / name / "report.html").read_text() for name in ("monday", "tuesday")]
+    assert ["<title>monday – kbeval</title>" in pages[0], "<title>monday → tuesday – kbeval</title>" in pages[1]] == [
+        True
+    ] * 2
     assert labelled.rows("SELECT COUNT(*) FROM eval_runs WHERE aggregate_json LIKE '%\"mrr\":%'") == [(2,)]
 
 

@@ -198,10 +198,10 @@ def test_what_refused_once_meant_is_said_where_it_has_no_value(
 def test_a_metric_of_another_system_is_known_and_does_not_apply(
     answered: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "under_refusal_rate applies to no query of run b" in refused(
+    assert "under_refusal_rate does not apply to any query of run b" in refused(
         capsys, "show", "b", "--worst", "1", "--metric", "under"
     )
-    assert "applies to no query of these runs" in refused(capsys, "compare", "a", "b", "--only", "under")
+    assert "does not apply to any query of these runs" in refused(capsys, "compare", "a", "b", "--only", "under")
     assert "total_queries is a count" in refused(capsys, "compare", "a", "b", "--only", "queries")
 
 

@@ -157,10 +157,10 @@ def test_an_expression_with_several_values_per_row_is_refused(three: Workspace) 
     [
         ("n_hit", "did you mean 'n_hits'"),
         ("n_hits + MAX(n_hits)", "GROUP BY"),
-        ("query_id", "gives VARCHAR, not a number"),
+        ("query_id", "returns VARCHAR, not a number"),
         ("(n_hits", "syntax"),
-        ("1); DROP TABLE hits; SELECT (1", "one expression"),
-        ("n_hits, n_hits", "not a number|one expression"),
+        ("1); DROP TABLE hits; SELECT (1", "single expression"),
+        ("n_hits, n_hits", "not a number|single expression"),
         ("SUM(n_hits) OVER ()", "window function"),
         ("CAST(query_id AS BIGINT)", "(?i)could not convert"),
     ],

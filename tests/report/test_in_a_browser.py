@@ -12,8 +12,10 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from kbeval.cli import run
+from kbeval.report import evidence
 from tests.bench.reports import make_texts
 from tests.report.hostile import RUN_A, RUN_B, make_hostile
+from tests.report.reading import data_of, hits_of
 from tests.support.browser import accessibility_faults, browser  # noqa: F401  (a fixture)
 
 # What each page is called in these tests.
@@ -115,13 +117,14 @@ def test_a_page_opens_from_disk_at_any_width_and_is_accessible(opened: Open, nam
         assert is_as_wide_as_the_window(page), width
     assert page.evaluate("window.broken") is None
     # A few open queries are as good as all for this, and faster.
-    for width, scheme in ((1400, "light"), (360, "dark")):
-        if width == 1400 and name.startswith("hostile"):
-            continue
-        page = opened(name, width=width, color_scheme=scheme).page
-        for summary in page.locator(SUMMARY).all()[:2]:
-            summary.click()
-        assert accessibility_faults(page) == [], width
+    page = opened(name).page
+    for summary in page.locator(SUMMARY).all()[:2]:
+        summary.click()
+    every = [(1400, "light"), (1400, "dark"), (360, "light"), (360, "dark")]
+    for width, scheme in every[3:] if name.startswith("hostile") else every:
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+        assert accessibility_faults(page) == [], (width, scheme)
 
 
 def test_nothing_that_data_says_is_markup(opened: Open) -> None:
@@ -198,10 +201,67 @@ def test_search_filters_and_order_choose_from_the_list(opened: Open) -> None:
     ranks = [text.split(" → ")[0] for text in page.locator("#list .ranks").all_inner_texts()]
     numbers = [float("inf") if rank == "–" else int(rank) for rank in ranks]
     assert numbers == sorted(numbers, reverse=True)
+    page.get_by_label("Order").select_option("rank")
+    ranks = [text.split(" → ")[1] for text in page.locator("#list .ranks").all_inner_texts()]
+    numbers = [float("inf") if rank == "–" else int(rank) for rank in ranks]
+    assert numbers == sorted(numbers, reverse=True)
+    # One query timed out after 30 seconds.
+    page.get_by_label("Order").select_option("slow")
+    assert "Where are conflict copies?" in found.summaries()[0]
 
 
-def test_a_long_list_has_pages(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+def test_a_query_shows_both_rankings_and_both_answers(opened: Open) -> None:
+    page = opened("two", "#q-g014").page
+    item = page.locator("[id='q-g014']")
+    expect(item.locator(".expected .text")).to_contain_text(
+        "A failed payment is tried again after three, five and seven"
+    )
+    before, after = item.locator(".side").all()
+    expect(before.locator("h3")).to_have_text("Run A")
+    expect(after.locator("h3")).to_have_text("Run B")
+
+    def boxes() -> list[dict[str, float]]:
+        """Both at the same moment: the page may still be scrolling."""
+        script = "items => items.map((item) => item.getBoundingClientRect().toJSON())"
+        found: list[dict[str, float]] = item.locator(".side").evaluate_all(script)
+        return found
+
+    # They stand side by side, and one below the other on a phone.
+    left, right = boxes()
+    assert left["y"] == right["y"]
+    assert left["right"] <= right["x"]
+    # The hit that counts: rank, document, headings, chunk, place, score, by which label, and the words that count.
+    hit = before.locator("li.hit.c2")
+    expect(hit.locator("summary")).to_have_text(
+        re.compile(
+            r"^2\s*✓\s*counts billing/invoices.md Invoices and payment › Ways to pay h2-d4-02 lines 6–11 score \S+$"
+        )
+    )
+    expect(hit.locator(".label").first).to_have_text("counts as chunk l1-d4-03 (0.75 of it, 0.50 of the hit)")
+    expect(hit.locator("mark")).to_contain_text("After the third failure the workspace becomes read-only")
+    assert after.locator("li.hit.c2").count() == 0
+    expect(after.locator("li.hit.c1 .label").first).to_have_text("in the expected document d4")
+    # Refusal, rules, causes.
+    expect(before.locator(".answer .tag")).to_have_text("refused")
+    expect(after.locator(".answer .checks")).to_contain_text("must contain three, five and seven: broken")
+    expect(item.locator(".cause").first).to_contain_text("not retrieved")
+    page.set_viewport_size({"width": 360, "height": 900})
+    left, right = boxes()
+    assert left["bottom"] <= right["y"]
+    # The words of an answer that the other does not have are marked.
+    page.evaluate("location.hash = '#q-g021'")
+    only = page.locator("[id='q-g021'] mark.only")
+    assert only.count() > 0
+
+
+def test_a_long_list_has_pages(
+    browser: Browser,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     make_texts(tmp_path, 120)
+    # Written in three batches, which the script puts together.
+    monkeypatch.setattr(evidence, "BATCH", 50)
     files = ["--db", str(tmp_path / "kb.db"), "--golden", str(tmp_path / "golden.json")]
     assert run(["report", "a", "b", *files, "-o", str(tmp_path / "r.html")]) == 0
     page = browser.new_page()
@@ -217,6 +277,13 @@ def test_a_long_list_has_pages(browser: Browser, tmp_path: Path) -> None:  # noq
     expect(status).to_have_text("101–120 of 120 queries")
     last = page.locator("#list .qid").all_inner_texts()
     assert len(last) == 20
+    # The texts of the last batch are its own, and the same as in the database.
+    data = data_of(tmp_path / "r.html")
+    view = next(view for view in data["queries"] if view["id"] == last[-1])
+    page.locator(SUMMARY).last.click()
+    shown = page.locator("#list .q").last.locator(".side").first.locator("li.hit .text").first
+    expect(shown).to_have_text(data["texts"][hits_of(data, view["sides"][0])[0]["text"]])
+    page.locator(SUMMARY).last.click()
     assert not set(first) & set(last)
     # A link leads to the page of its query; an open query stays open.
     page.evaluate("id => { location.hash = '#q-' + id; }", first[7])
@@ -234,6 +301,20 @@ def test_everything_can_be_done_with_the_keyboard(opened: Open) -> None:
     assert page.evaluate("document.activeElement.textContent") == "Skip to the report"
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.id") == "main"
+    # Tab reaches every control, in the order of the page.
+    reached: list[str] = []
+    while reached[-1:] != ["SUMMARY "] and len(reached) < 60:
+        page.keyboard.press("Tab")
+        reached.append(
+            page.evaluate(
+                "() => { const e = document.activeElement; return `${e.tagName} ${e.dataset.flow || e.id}`"
+                " + (e.matches('.more > summary') ? 'more' : ''); }"
+            )
+        )
+    assert [one for one in reached if not one.startswith(("A ", "DIV "))] == [
+        "SUMMARY more", *(f"BUTTON {flow}" for flow in ("hh", "hm", "mh", "mm", "none")), "INPUT search",
+        *(f"SELECT {name}" for name in ("kind", "category", "tag", "cause", "order")), "BUTTON reset", "SUMMARY ",
+    ]  # fmt: skip
     page.get_by_label("Search").focus()
     page.keyboard.type("password")
     expect(page.locator("#status")).to_contain_text("chosen from 25")
@@ -293,14 +374,87 @@ def test_colours_follow_the_system_and_the_switch(opened: Open) -> None:
 
 def test_a_page_prints(opened: Open) -> None:
     page = opened("two", color_scheme="dark").page
-    page.locator(SUMMARY).first.click()
     page.emulate_media(media="print")
-    for hidden in ("#filters", ".theme", ".top nav", "#pages"):
+    for hidden in ("#filters", ".theme", ".top nav", "#pages", "#status"):
         expect(page.locator(hidden)).to_be_hidden()
-    for visible in (".verdict", ".numbers >> nth=0", "#list .detail >> nth=0", "#ledger"):
+    for visible in (".verdict", ".numbers >> nth=0", "#ledger"):
         expect(page.locator(visible)).to_be_visible()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    expect(page.locator("#printed")).to_have_text("All 25 queries, in full.")
+    expect(page.locator("#printed")).to_be_visible()
+    expect(page.locator("#list .detail").last).to_be_visible()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(252, 251, 248)"
-    assert page.pdf().startswith(b"%PDF")
+    assert is_as_wide_as_the_window(page)
+
+
+# What is on paper, seen at the moment of printing.
+SEEN = """
+() => addEventListener("beforeprint", () => { window.seen = {
+    listed: document.querySelectorAll("#list .q").length,
+    full: document.querySelectorAll("#list .detail").length,
+    closed: document.querySelectorAll("details:not([open])").length,
+    said: document.getElementById("printed").textContent } })
+"""
+
+
+def test_everything_that_is_chosen_is_printed(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+    """Not the page of the list that is shown, but the whole; and afterwards the page is as it was."""
+    make_texts(tmp_path, 120)
+    files = ["--db", str(tmp_path / "kb.db"), "--golden", str(tmp_path / "golden.json")]
+    assert run(["report", "a", "b", *files, "-o", str(tmp_path / "r.html")]) == 0
+    page = browser.new_page()
+    page.goto((tmp_path / "r.html").as_uri())
+    page.wait_for_selector("html[data-ready=yes]")
+    page.evaluate(SEEN)
+    page.locator(SUMMARY).nth(1).click()
+    page.get_by_label("Category").select_option("area 3")
+    few = page.pdf()
+    assert page.evaluate("window.seen") == {
+        "listed": 17, "full": 17, "closed": 0, "said": "17 of 120 queries, chosen by category area 3, in full.",
+    }  # fmt: skip
+    expect(page.locator("#status")).to_have_text("1–17 of 17 queries, chosen from 120")
+    page.get_by_role("button", name="Show all").click()
+    everything = page.pdf()
+    assert page.evaluate("window.seen") == {
+        "listed": 120, "full": 120, "closed": 0, "said": "All 120 queries, in full.",
+    }  # fmt: skip
+    assert everything.startswith(b"%PDF")
+    assert len(everything) > 3 * len(few)
+    # As before: a page of fifty, one query open, the rest closed.
+    assert page.locator(SUMMARY).count() == 50
+    assert page.locator("#list .q > details[open]").count() == 1
+    assert page.locator(".more:not([open])").count() == 1
+    page.close()
+
+
+def test_without_javascript_a_page_prints_with_everything_open(opened: Open) -> None:
+    page = opened("one", script=False).page
+    closed = page.locator("#static .q > details:not([open]) .detail").first
+    expect(closed).to_be_hidden()
+    page.emulate_media(media="print")
+    expect(closed).to_be_visible()
+    expect(page.locator(".more table")).to_be_visible()
+
+
+def test_the_policy_lets_nothing_else_in(browser: Browser, pages: Files) -> None:  # noqa: F811
+    """Even if markup got into the file, it could not run, load or look different."""
+    text = pages.path("two").read_text(encoding="utf-8")
+    evil = (
+        "<script>window.broken=1</script><img src=http://localhost:9/x onerror='window.broken=1'>"
+        "<style>h1{display:none}</style><p style='display:none' id=evil>seen</p><iframe src=http://localhost:9/></iframe>"
+    )
+    copy = pages.folder / "injected.html"
+    copy.write_text(text.replace("<main ", f"{evil}<main ", 1), encoding="utf-8")
+    page = browser.new_page()
+    asked: list[str] = []
+    page.on("requestfinished", lambda request: asked.append(request.url))
+    page.goto(copy.as_uri())
+    page.wait_for_selector("html[data-ready=yes]")
+    assert page.evaluate("window.broken") is None
+    expect(page.locator("h1")).to_be_visible()
+    expect(page.locator("#evil")).to_be_visible()
+    assert asked == [copy.as_uri()]
+    page.close()
 
 
 def words(text: str) -> str:

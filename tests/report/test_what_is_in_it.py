@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
 import subprocess
 import sys
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -22,29 +20,8 @@ from kbeval.report.texts import Texts, link, segments
 from kbeval.util.text import readable
 from tests.bench.reports import make_texts
 from tests.report.hostile import EVERY, LONG
+from tests.report.reading import data_of, everything_in, hits_of
 from tests.support.workspace import Workspace, answer, hits
-
-
-def data_of(path: Path) -> dict[str, Any]:
-    """The data of a page, as its script unpacks it."""
-    found = re.search(r'<script type="application/json" id="data">"([A-Za-z0-9+/=]*)"</script>', path.read_text())
-    assert found
-    data: dict[str, Any] = json.loads(zlib.decompress(base64.b64decode(found[1])))
-    return data
-
-
-def hits_of(data: dict[str, Any], side: dict[str, Any]) -> list[dict[str, Any]]:
-    columns = side["hits"]
-    names = ("chunk", "doc", "headings", "where", "source", "text")
-    found = [
-        {**dict(zip(names, data["chunks"][chunk], strict=True)), "rank": place + 1, "counts": 0, "labels": []}
-        for place, chunk in enumerate(columns["chunks"])
-    ]
-    for hit, rank in zip(found, columns["ranks"] or (), strict=False):
-        hit["rank"] = rank
-    for place, counts, marks, labels in columns["labelled"]:
-        found[place] |= {"counts": counts, "marks": marks, "labels": [data["labels"][one] for one in labels]}
-    return found
 
 
 @pytest.fixture
@@ -104,7 +81,7 @@ def test_nothing_of_the_texts_is_left_when_they_are_left_out(in_demo: Path) -> N
     for arguments in (["latest~1", "latest"], ["latest"]):
         for redact in ([], ["--redact"]):
             assert run(["report", *arguments, "-o", "r.html", *redact]) == 0
-            everything = f"{Path('r.html').read_text()} {json.dumps(data_of(Path('r.html')))}"
+            everything = everything_in(Path("r.html"))
             found = [text for text in texts if text in everything]
             assert found == ([] if redact else texts), arguments
         # What is left: ids, ranks, documents, and what was there.
@@ -268,16 +245,21 @@ def test_texts_are_held_once_and_marks_stay_where_they_belong() -> None:
     texts = Texts()
     number, places = texts.marked("👍 one\u202e two", [(2, 5), (6, 10)])
     assert texts.marked("👍 one\u202e two", [])[0] == number
-    found = segments(texts.texts[number], places)
+    new = texts.take()
+    found = segments(new[number], places)
     assert found == [(False, "👍 "), (True, "one"), (False, "\\u202e"), (True, " two")]
     # As JavaScript counts: two units for the thumb.
     assert places[0] == 3
+    # Numbers go on, whether texts were taken or not, and a text that was taken is not there again.
+    assert texts.add(new[0]) == 0
     number, places = texts.marked(LONG, [(10, 20), (2_999, 5_000), (6_000, 6_001)])
-    assert texts.texts[number].endswith("… (cut: 3,000 of 100,000 characters)")
+    (cut,) = texts.take()
+    assert (number, texts.take()) == (1, [])
+    assert cut.endswith("… (cut: 3,000 of 100,000 characters)")
     assert places == [10, 20, 2_999, 3_000]
     hidden = Texts(redact=True)
     number, places = hidden.marked("secret", [(0, 3)])
-    assert (hidden.texts, places) == (["(6 characters left out)"], [])
+    assert (hidden.take(), places) == (["(6 characters left out)"], [])
 
 
 @pytest.mark.parametrize(

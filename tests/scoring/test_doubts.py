@@ -101,13 +101,13 @@ def test_ids_of_which_nothing_tells_what_they_mean_are_left_out_with_a_warning(
     assert (first.provenance["matching"], first.mrr) == ("exact", before)
     assert second.provenance["matching"] == "none"
     assert second.counts("mrr")["scored"] == 0
-    assert any("run-c: 12 of 12 expected chunk ids stand for other text" in one for one in scored.warnings)
+    assert any("run-c: 12 of 12 expected chunk ids refer to other text" in one for one in scored.warnings)
     assert "unclear-ids" in check(workspace, capsys)[1]
 
 
 def test_labels_that_may_be_of_either_chunker_are_doubted(reindexed: Callable[..., Workspace]) -> None:
     scored = reindexed(scored=False, version="fix@2").score()
-    assert any("run-a: its hits name" in one and "taken for chunks of fix@2" in one for one in scored.warnings)
+    assert any("run-a: its hits name" in one and "assumed to be chunks of fix@2" in one for one in scored.warnings)
 
 
 def test_ids_used_again_by_an_index_that_was_never_scored_are_seen_where_hits_say_where_they_stand(
@@ -117,7 +117,7 @@ def test_ids_used_again_by_an_index_that_was_never_scored_are_seen_where_hits_sa
     answer, codes = check(workspace, capsys)
     assert answer == 1
     assert "displaced-hits" in codes
-    found = [one for one in workspace.score(match="span").warnings if "stand elsewhere than the tables" in one]
+    found = [one for one in workspace.score(match="span").warnings if "another position than the tables" in one]
     # The other run is of the index that is there now.
     assert len(found) == 1
     assert found[0].startswith("run run-a: ")
@@ -210,7 +210,7 @@ def test_hits_without_chunk_ids_are_matched_by_where_they_stand(plain: Workspace
     altered(plain, lambda hit: hit.pop("chunk_id"))
     scored = plain.score()
     assert (scored.aggregates["run-a"].provenance["matching"], scored.aggregates["run-a"].mrr) == ("span", 0.375)
-    assert scored.notes == ["run run-a is matched by document and span: most of its hits name no chunk"]
+    assert scored.notes == ["run run-a is matched by document and span: most of its hits do not name a chunk"]
 
 
 def test_hits_without_chunk_ids_and_places_are_matched_by_document_and_it_is_said(plain: Workspace) -> None:
@@ -223,10 +223,10 @@ def test_hits_without_chunk_ids_and_places_are_matched_by_document_and_it_is_sai
     [
         (
             lambda hit: hit.update(chunk_id=hit["chunk_id"] + " "),
-            "named like 'd-000 ', labels like 'd-000', which differ",
+            "names like 'd-000 ', labels like 'd-000', which differ",
         ),
-        (lambda hit: hit.update(doc_id="D"), "named like 'D', labels like 'd', which differ in case or outer spaces"),
-        (lambda hit: hit.update(doc_id="other"), "named like 'other', labels like 'd')"),
+        (lambda hit: hit.update(doc_id="D"), "names like 'D', labels like 'd', which differ only in case"),
+        (lambda hit: hit.update(doc_id="other"), "names like 'other', labels like 'd')"),
         (lambda hit: (hit.pop("doc_id"), hit.update(chunk_id="x")), "none of 21 hits names its document"),
     ],
 )
@@ -256,7 +256,7 @@ def test_single_rows_without_hits_or_chunks_are_named(plain: Workspace, capsys: 
         plain.execute("UPDATE eval_query_results SET result_json = ? WHERE query_id = ?", (json.dumps(row), query_id))
     warnings = plain.score().warnings
     assert any("2 rows without 'hits_top_k' (first of query q00)" in one for one in warnings)
-    assert any("1 of 14 hits name no chunk (first in query q02)" in one for one in warnings)
+    assert any("1 of 14 hits do not name a chunk (first in query q02)" in one for one in warnings)
     assert {"row-without-hits", "hits-without-chunk"} <= check(plain, capsys)[1]
 
 
@@ -323,13 +323,13 @@ def test_a_zero_of_labels_by_place_that_could_not_be_matched_is_said(workspace: 
     unmatched = [one for one in warnings if "could not be matched" in one]
     assert [one.partition(":")[0] for one in unmatched] == [
         (
-            "expected_spans of 1 query (first misnamed) are in a document that neither a table nor a hit knows"
+            "expected_spans of 1 query (first misnamed) are in a document that occurs in no table and no hit"
             " (first 'notes/b.md')"
         ),
         "run no-names",
         "run other-names",
     ]
     assert "none of 2 hits names its document" in unmatched[1]
-    assert "hits are named like '/data/a.md', labels like 'a.md'" in unmatched[2]
+    assert "hits have names like '/data/a.md', labels like 'a.md'" in unmatched[2]
     report = compare_runs("good", "other-names", db=workspace.db, golden=workspace.golden)
     assert any("run other-names" in one and "could not be matched" in one for one in report.warnings)

@@ -68,9 +68,9 @@ def test_sql_says_where_it_matches_otherwise_than_the_stored_numbers(
     assert run(["sql", question, "--match", "exact"]) == 0
     said = capsys.readouterr().err
     assert "1 run matched by id here and by span in the stored numbers" in said
-    assert "'kbeval score --all --match exact' stores the numbers made that way" in said
+    assert "'kbeval score --all --match exact' stores the numbers computed that way" in said
     assert run(["export", "duckdb", "all.duckdb", "--match", "exact"]) == 0
-    assert "'kbeval score --all --match exact' stores the numbers made that way" in capsys.readouterr().err
+    assert "'kbeval score --all --match exact' stores the numbers computed that way" in capsys.readouterr().err
 
 
 def test_labels_much_coarser_than_hits_and_a_verdict_that_hangs_on_the_rule_are_said(workspace: Workspace) -> None:

@@ -16,7 +16,7 @@ def test_a_run_that_shares_no_id_with_labels_that_nothing_knows_is_named(workspa
     workspace.add_run("other", {"q": {"hits_top_k": hits("old-1")}, "r": {"hits_top_k": hits("new-2")}})
     (warning,) = told(workspace)
     assert warning.startswith("run run: ")
-    assert "hits are named like 'new-1', labels like 'old-1'" in warning
+    assert "hits have names like 'new-1', labels like 'old-1'" in warning
 
 
 def test_a_run_that_missed_chunks_of_the_index_is_not(workspace: Workspace) -> None:

@@ -105,12 +105,12 @@ HOSTILE = {
     "len(ARRAY(SELECT rank FROM hits))": "'hits' in a subquery",
     "(SELECT MAX(range) FROM range(10))": "'range' in a subquery",
     "(SELECT MAX(size) FROM read_text('/etc/passwd'))": "'read_text' in a subquery",
-    "(SELECT 1)": "a subquery is refused",
-    "(VALUES (1))": "a subquery is refused",
+    "(SELECT 1)": "a subquery is not allowed",
+    "(VALUES (1))": "a subquery is not allowed",
     "SUM(MAX(rank)) OVER ()": "window function 'sum'",
     "LAG(MAX(rank)) OVER (ORDER BY result_no)": "window function 'lag'",
     "ROW_NUMBER() OVER ()": "window function 'row_number'",
-    "MAX(rank)) AS value FROM hits GROUP BY result_no UNION SELECT (1": "one expression",
+    "MAX(rank)) AS value FROM hits GROUP BY result_no UNION SELECT (1": "single expression",
     "MAX($1)": "parameters",
     "MAX(#1)": "positional reference",
 }
@@ -139,7 +139,7 @@ def test_a_refused_expression_stops_scoring_before_anything_is_computed(runs: Wo
         ("current_date > DATE '2020-01-01'", "'current_date'"),
         ("rowid % 2 = 0", "rowid"),
         ("rank > 1", "per_query has no column 'rank'"),
-        ("true) GROUP BY result_no UNION ALL SELECT (true", "one expression"),
+        ("true) GROUP BY result_no UNION ALL SELECT (true", "single expression"),
     ],
 )
 def test_a_condition_that_sees_more_than_its_query_is_refused_by_name(
@@ -157,7 +157,7 @@ def test_a_metric_file_is_held_to_the_same(runs: Workspace, tmp_path: Path) -> N
     folder = tmp_path / "own"
     folder.mkdir()
     (folder / "luck.sql").write_text("-- luck: by chance.\nMAX(random())\n")
-    with pytest.raises(MetricError, match=r"luck\.sql: .*the function 'random' is refused"):
+    with pytest.raises(MetricError, match=r"luck\.sql: .*the function 'random' is not allowed"):
         runs.score(metric_folders=[folder])
 
 

@@ -157,10 +157,10 @@ def test_slices_by_any_field_and_by_several(rows: Workspace) -> None:
         for by, message in (
             ("modle", "neither a golden query nor a stored row has this field; did you mean 'model'"),
             ("xyzzy", "field_names"),
-            ("category,", "name a field"),
-            ("a,a", "name a field"),
-            ("a,b,c,d,e", "name a field"),
-            ("", "name a field"),
+            ("category,", "specify a field"),
+            ("a,a", "specify a field"),
+            ("a,b,c,d,e", "specify a field"),
+            ("", "specify a field"),
         ):
             with pytest.raises(UsageError, match=message):
                 slices(by)

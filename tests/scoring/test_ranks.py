@@ -55,7 +55,7 @@ def test_repeated_ranks_are_a_finding_and_a_warning(workspace: Workspace, capsys
     workspace.add_golden(*({"id": query, "expected_chunk_ids": ["c"]} for query in "qr"))
     workspace.add_run("run", {"q": {"hits_top_k": ranking(1, 2, 2)}, "r": {"hits_top_k": ranking(1, 2, 3)}})
     (said,) = workspace.score("run").warnings
-    assert said.startswith("run run: 1 ranking with repeated ranks, first of query q: each hit takes a place")
+    assert said.startswith("run run: 1 ranking with repeated ranks, first of query q: hits are ordered by rank")
     assert kbeval(["check", "--db", str(workspace.db), "--golden", str(workspace.golden)]) == 1
     out = capsys.readouterr().out
     assert "[repeated-rank]" in out

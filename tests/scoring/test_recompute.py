@@ -226,7 +226,7 @@ def test_the_command_stores_when_told_to(scored: Workspace, capsys: pytest.Captu
     assert command(scored, "--store") == 0
     assert "stored the numbers of 1 run" in capsys.readouterr().err
     assert command(scored) == 0
-    assert "1 run unchanged since scored; no number would change" in capsys.readouterr().err
+    assert "1 run unchanged since the last scoring; no number would change" in capsys.readouterr().err
     assert json.loads(scored.stored())["mrr"] == 0.875
 
 

@@ -114,7 +114,7 @@ def test_what_goes_wrong_is_one_line_and_stores_nothing(
     refused("leave out RUN", "--merge", "run-1")
     refused("is not an archive", "--all", "--shard", "1/2", db=plain.db)
     refused("is not an archive", "--merge", db=plain.db)
-    refused("has no shards to merge", "--merge")
+    refused("contains no shards to merge", "--merge")
 
     # A dry run writes no part; a run that cannot be scored fails its shard, whose other runs are written.
     assert score("--all", "--shard", "1/2", "--dry-run")[0] in (0, 2)
@@ -131,7 +131,7 @@ def test_what_goes_wrong_is_one_line_and_stores_nothing(
         first.write_text(damaged)
         refused("1-of-2.json cannot be read", "--merge")
     first.write_text((shards / "2-of-2.json").read_text())
-    refused("has runs of another shard", "--merge")
+    refused("contains runs of another shard", "--merge")
     first.unlink()
     refused("of 2 shards 1 is missing", "--merge")
     first.write_text(text)

@@ -25,7 +25,7 @@ from tests.fuzz.judging import Fault, judge
 from tests.fuzz.reduction import reduced
 
 # Seconds of processor time, half a minute in all: what an area costs to score, and how much there is to look for.
-SECONDS = {"rows": 8, "stored": 6, "golden": 3, "settings": 3, "metrics": 3, "questions": 5, "imports": 2}
+SECONDS = {"rows": 8, "stored": 6, "golden": 3, "settings": 3, "metrics": 3, "questions": 5, "imports": 2, "ways_in": 6}
 
 
 @pytest.mark.parametrize("area", SECONDS)

@@ -109,7 +109,7 @@ def test_the_same_again_changes_nothing_and_other_files_change_every_chunker(fol
     (folder / "help" / "account" / "sign-in.md").write_text(SIGN_IN.replace("fifteen", "twenty"))
     changed = call("import", "documents", "help", "--db", "kb.db")
     assert "(1 new, 1 changed, 1 removed)" in changed.err
-    assert "lines-4@1 were brought up to date" in changed.err
+    assert "lines-4@1 were updated" in changed.err
     now = rows(folder, "SELECT DISTINCT chunker_version, doc_id FROM chunks ORDER BY 1, 2")
     assert now == [(v, d) for v in ("headings-60@1", "lines-4@1") for d in ("account/sign-in.md", "new.md")]
     assert rows(folder, "SELECT COUNT(*) FROM chunks WHERE text LIKE '%twenty%'") == [(2,)]
@@ -181,7 +181,7 @@ def test_wrong_input_is_one_line_and_leaves_no_database(folder: Path) -> None:
     cases = {
         ("missing",): "does not exist",
         ("outside.md",): "is not a folder",
-        ("none",): "has no files that end in",
+        ("none",): "contains no files that end in",
         ("latin",): "a.txt is not UTF-8 text (byte 3)",
         ("binary",): "NUL",
         ("help", "--overlap", "60"): "must be smaller",

@@ -143,7 +143,7 @@ def test_the_same_file_again_changes_nothing(
     assert "already exists and has other rows" in capsys.readouterr().err
     assert not other.exists()
     assert run([*arguments, "--golden-out", str(imported / "inspect.yaml")]) == 2
-    assert "exists and has other queries" in capsys.readouterr().err
+    assert "already exists with other queries" in capsys.readouterr().err
     assert db.read_bytes() == before
 
 
@@ -183,6 +183,69 @@ def test_every_value_of_a_record_is_in_its_row(tool: str) -> None:
     for record in theirs:
         # Milliseconds may have been seconds, and grades numbers: they are kept as they were, too.
         assert any(set(record) <= set(leaves(row)) for row in rows), tool
+
+
+def test_every_value_of_tables_run_files_and_folders_is_stored(tmp_path: Path) -> None:
+    """Of formats that tools do not write: a table of hits, one of queries, run files and judgements, and BEIR."""
+    db = tmp_path / "kb.db"
+    hits = [
+        {
+            "qid": f"q{n % 2}",
+            "id": f"c{n}",
+            "rank": n // 2 + 1,
+            "score": n / 7,
+            "note": f"note {n}",
+            "page": n,
+            "ok": n > 1,
+        }
+        for n in range(4)
+    ]
+    queries = [
+        {"query_id": "q1", "hits": ["c1", "c2"], "answer": "yes", "model": {"name": "m", "sizes": [1, 2]}, "tag": "x"},
+        {"query_id": "q2", "hits": [{"chunk_id": "c3", "vector": [0.5], "score": 2.5}], "tokens": 12, "error": "late"},
+    ]
+    lines = ["q1 Q0 d1 7 0.5 one", "q1 X d2 3 0.25 two"]
+    pl.DataFrame(hits).write_parquet(tmp_path / "hits.parquet")
+    (tmp_path / "queries.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in queries))
+    (tmp_path / "lines.run").write_text("\n".join(lines))
+    at = ["--db", str(db)]
+    stored = []
+    for _ in range(2):
+        command = ["import", "table", str(tmp_path / "hits.parquet"), "--map", "query_id=qid,chunk_id=id", *at]
+        assert run(command) == 0
+        assert run(["import", "table", str(tmp_path / "queries.jsonl"), *at]) == 0
+        assert run(["import", "trec", str(tmp_path / "lines.run"), *at]) == 0
+        assert run(["import", "beir", str(FIXTURES / "beir"), "--golden-out", str(tmp_path / "g.jsonl"), *at]) == 0
+        stored.append(db.read_bytes())
+    assert stored[0] == stored[1], "the same files again change nothing"
+    with closing(sqlite3.connect(db)) as connection:
+        rows: dict[str, set[str]] = {}
+        for run_id, query_id, text in connection.execute(
+            "SELECT run_id, query_id, result_json FROM eval_query_results"
+        ):
+            rows.setdefault(run_id, set()).update([json.dumps(query_id), *leaves(json.loads(text))])
+        config = [text for (text,) in connection.execute("SELECT config_snapshot_json FROM eval_runs")]
+        passages = [
+            *connection.execute("SELECT d.doc_id, d.title, c.text FROM documents AS d JOIN chunks AS c USING (doc_id)")
+        ]
+        more = [text for (text,) in connection.execute("SELECT fields_json FROM kbeval_document_fields")]
+    assert {leaf for hit in hits for leaf in leaves(hit)} <= rows["hits"]
+    assert {leaf for row in queries for leaf in leaves(row)} <= rows["queries"]
+    for word in ["q1", "d1", "7", "X", "d2", "3", "two"]:
+        assert json.dumps(word) in rows["lines"]
+    assert {"0.5", "0.25"} <= rows["lines"]
+    assert any('"one"' in text for text in config)
+    for line in (FIXTURES / "beir/corpus.jsonl").read_text().splitlines():
+        passage = json.loads(line)
+        name, title, text = next(found for found in passages if found[0] == passage["_id"])
+        assert (title or "") == passage.get("title", "")
+        assert passage["text"] in text
+        assert not passage.get("metadata") or any(json.dumps(passage["metadata"]) in one for one in more), name
+    judged = {entry["id"]: entry for entry in kbeval.load_golden(tmp_path / "g.jsonl").entries}
+    for line in (FIXTURES / "beir/qrels/test.tsv").read_text().splitlines()[1:]:
+        query, passage, grade = line.split("\t")
+        relevance = judged[query].get("relevance") or dict.fromkeys(judged[query]["expected_chunk_ids"], 1)
+        assert relevance[passage] == int(grade)
 
 
 def test_a_log_of_either_kind_says_the_same() -> None:
@@ -283,8 +346,8 @@ BROKEN: Sequence[tuple[Callable[[Path], object], str, str | bytes, str]] = (
     (read_ragas, "a.jsonl", '{"user_input": "q"}\n{"user_input": ', "line 2: is not valid JSON"),
     (read_ragas, "a.jsonl", '{"user_input": "q"}\n[1]\n', "line 2: is not a JSON object"),
     (read_ragas, "a.jsonl", '{"user_input": "q", "response": "a"}\n{"response": "a"}\n', "line 2: has no user_input"),
-    (read_ragas, "a.jsonl", '{"x": 1}\n', "is not a file of Ragas"),
-    (read_ragas, "a.txt", "x", "the ending '.txt' is not known"),
+    (read_ragas, "a.jsonl", '{"x": 1}\n', "not a file of Ragas"),
+    (read_ragas, "a.txt", "x", "unknown extension '.txt'"),
     (read_ragas, "a.csv", "user_input,response\nq\n", "line 2: has 1 cells, but the header has 2"),
     (read_ragas, "a.csv", "", "has no header line"),
     (read_ragas, "a.csv", b"\xff\xfe", "is not UTF-8"),
@@ -292,12 +355,12 @@ BROKEN: Sequence[tuple[Callable[[Path], object], str, str | bytes, str]] = (
     (read_ragas, "a.json", '{"a": 1}', "is not a list of objects"),
     (read_promptfoo, "a.json", '{"results": 3}', "has no results.results"),
     (read_promptfoo, "a.json", '{\n"results": }', "line 2: is not valid JSON"),
-    (read_promptfoo, "a.jsonl", '{"x": 1}\n', "line 1: is not a result of promptfoo"),
-    (read_deepeval, "a.json", "[]", "is not a test run of DeepEval"),
+    (read_promptfoo, "a.jsonl", '{"x": 1}\n', "line 1: not a result of promptfoo"),
+    (read_deepeval, "a.json", "[]", "not a test run of DeepEval"),
     (read_deepeval, "a.json", '{"testCases": [3]}', r"testCases\[0\] is not an object"),
     (read_deepeval, "a.json", "[" * 100_000, "nested too deeply|not valid JSON"),
-    (read_inspect, "a.json", "{}", "is not a log of Inspect"),
-    (read_inspect, "a.json", '{"eval": {}, "samples": [3]}', "sample 1: is not a sample"),
+    (read_inspect, "a.json", "{}", "not a log of Inspect"),
+    (read_inspect, "a.json", '{"eval": {}, "samples": [3]}', "sample 1: not a sample"),
     (read_inspect, "a.eval", "not a zip file", "cannot be read as a zip file"),
     (read_inspect, "a.eval", b"", "cannot be read as a zip file"),
 )
@@ -314,7 +377,7 @@ def test_a_broken_file_is_named_with_place_and_reason(tmp_path: Path) -> None:
     )
     for reader, _ in FILES.values():
         for path in (tmp_path / "missing.json", tmp_path):
-            with pytest.raises(KbevalError, match=r"does not exist|is a directory|not a file|is not known"):
+            with pytest.raises(KbevalError, match=r"does not exist|is a directory|not a file|unknown extension"):
                 reader(path)
 
 
@@ -331,8 +394,19 @@ def test_zip_files_are_not_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("header.json", b" " * 3_000_000)
     monkeypatch.setattr(zip_files, "LARGEST_ENTRY", 1_000_000)
-    with pytest.raises(KbevalError, match="is too large"):
+    with monkeypatch.context() as nothing_unpacked:
+        nothing_unpacked.setattr(ZipReader, "_stream", lambda *_: pytest.fail("it was unpacked"))
+        with pytest.raises(KbevalError, match=r"header\.json: is too large"):
+            read_inspect(bomb)
+    # A size that is not true does not help.
+    lies = bomb.read_bytes().replace((3_000_000).to_bytes(4, "little"), (9).to_bytes(4, "little"))
+    bomb.write_bytes(lies)
+    with pytest.raises(KbevalError, match=r"is too large|cannot be read"):
         read_inspect(bomb)
+    monkeypatch.undo()
+    monkeypatch.setattr(zip_files, "LARGEST_SUM", 10_000)
+    with pytest.raises(KbevalError, match="is too large: it unpacks to"):
+        read_inspect(TOOLS / "inspect/help-desk.eval")
     monkeypatch.undo()
     # The same, compressed with Zstandard, and with a size in the file that is not true.
     data = (TOOLS / "inspect/help-desk.eval").read_bytes()
@@ -418,18 +492,18 @@ TABLE_FAULTS: Sequence[tuple[str, str, str]] = (
     ("query_id,passage_id\nq,c\nq,d\n", "", "try --map chunk_id=passage_id"),
     ("query_id,chunkid\nq,c\n", "", "try --map chunk_id=chunkid"),
     ("query_id,chnk_id\nq,c\n", "", "try --map chunk_id=chnk_id"),
-    ("query_id,colour\nq,red\n", "", "name it with --map chunk_id=COLUMN"),
+    ("query_id,colour\nq,red\n", "", "map it with --map chunk_id=COLUMN"),
     ("query_id,chunk_id\n,c\n", "", "line 2: query_id is empty"),
     ("query_id,chunk_id,rank\nq,c,first\n", "", "line 2: rank is 'first'"),
     ("query_id,chunk_id,rank\nq,c,1\nq,d,\n", "", "1 of 2 hits have a rank"),
     ("query_id,chunk_id,score\nq,c,high\n", "", "line 2: score is 'high'"),
     ("query_id,chunk_id,answer\nq,c,a\nq,d,b\n", "", "line 3: answer differs"),
     ("query_id,chunk_id\nq,c\nq,\n", "", "line 3: has neither chunk_id nor doc_id"),
-    ("query_id,hits\nq,c\nq,d\n", "", "line 3: query 'q' has a row before"),
-    ("query_id,query_id\nq,c\n", "", "line 1: the column 'query_id' stands twice"),
+    ("query_id,hits\nq,c\nq,d\n", "", "line 3: query 'q' has an earlier row"),
+    ("query_id,query_id\nq,c\n", "", "line 1: duplicate column 'query_id'"),
     ("query_id,answer,grounded\nq,a,perhaps\n", "", "grounded is 'perhaps'"),
     ("query_id,chunk_id\nq,c\n", "chunk_id=idd", "has no column 'idd', which --map names"),
-    ("query_id,chunk_id,id\nq,c,d\n", "chunk_id=id", "has a column 'chunk_id' already"),
+    ("query_id,chunk_id,id\nq,c,d\n", "chunk_id=id", "already has a column 'chunk_id'"),
     ("query_id,chunk_id\nq,c\n", "chunkid=id", "did you mean 'chunk_id'"),
     ("query_id,chunk_id\nq,c\n", "chunk_id", "must be OURS=THEIRS"),
     ("query_id,chunk_id\nq,c\n", "chunk_id=a,doc_id=a", "map it once"),
@@ -445,7 +519,7 @@ def test_faults_of_a_table(tmp_path: Path) -> None:
         assert message in str(caught.value), text
     path.write_text("query_id,chunk_id,similarity,score\nq,c,1,0.1\nq,d,1,0.9\nq,e,1,0.5\n")
     (found,) = read_table(path)
-    assert "not in the order of score" in found.warnings[0]
+    assert "not sorted by score" in found.warnings[0]
     path.write_text("query_id,chunk_id,pos\nq,c,1\n")
     (found,) = read_table(path)
     assert "--map rank=pos" in found.warnings[0]
@@ -466,7 +540,7 @@ def test_a_beir_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert run(command) == 0
     assert Path(db).read_bytes() == before
     said = capsys.readouterr().err
-    assert "1 query without judgements left out" in said
+    assert "left out: 1 query without judgements" in said
     entries = kbeval.load_golden(golden).entries
     assert [entry["expected_chunk_ids"] for entry in entries] == [["p1"], ["p2"]]
     assert entries[0]["relevance"] == {"p1": 2, "p3": 0}
@@ -488,11 +562,11 @@ def test_faults_of_a_beir_folder(tmp_path: Path, capsys: pytest.CaptureFixture[s
         ("corpus.jsonl", '{"_id": "p1", "text": "a"}\n{"_id": "p1", "text": "a"}\n', "line 2: duplicate _id 'p1'"),
         ("corpus.jsonl", '{"_id": "p1"}\n', "line 1: has no text"),
         ("queries.jsonl", '{"_id": "1", "text": "q"}\nnot json\n', "line 2: is not valid JSON"),
-        ("queries.jsonl", '{"_id": "1", "text": "q"}\n', "lacks 1 of the judged queries, the first is '2'"),
+        ("queries.jsonl", '{"_id": "1", "text": "q"}\n', "does not contain 1 of the judged queries, first '2'"),
         (
             "qrels/test.tsv",
             "query-id\tcorpus-id\tscore\n1\tp1\thigh\n",
-            "line 2: must be query, passage and a whole number",
+            "line 2: must be query, passage and an integer",
         ),
         ("qrels/test.tsv", "1\tp1\t1\n1\tp1\t2\n", "line 2: 'p1' is judged twice"),
     ):
@@ -507,7 +581,7 @@ def test_faults_of_a_beir_folder(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert not (tmp_path / "g.jsonl").exists()
     (folder / "qrels/dev.tsv").write_text("1\tp1\t1\n")
     assert run(["import", "beir", str(folder), "--split", "train", "--db", str(tmp_path / "kb.db"), *golden]) == 2
-    assert "has dev, test" in capsys.readouterr().err
+    assert "contains dev, test" in capsys.readouterr().err
     assert run(["import", "beir", str(tmp_path / "nothing"), "--db", str(tmp_path / "kb.db")]) == 2
     assert "is not a folder" in capsys.readouterr().err
 
@@ -520,7 +594,7 @@ def test_tables_that_are_separated_otherwise_and_tables_of_nothing(tmp_path: Pat
         assert [hit["chunk_id"] for row in found.rows.values() for hit in row["hits_top_k"]] == ["c1"]
     empty = tmp_path / "empty.csv"
     empty.write_text("query_id,chunk_id\n", encoding="utf-8")
-    for path, fault in ((empty, "has no rows"), (tmp_path, "is a directory")):
+    for path, fault in ((empty, "contains no rows"), (tmp_path, "is a directory")):
         with pytest.raises(KbevalError, match=fault):
             read_table(path)
 
@@ -531,14 +605,14 @@ def test_what_cannot_be_meant_is_refused_and_named(tmp_path: Path) -> None:
         (
             "large.jsonl",
             '{"query_id": "q1", "chunk_id": "a", "score": 1e999}\n',
-            "line 1: holds a number that is too large",
+            "line 1: contains a number that is too large",
         ),
         (
             "infinity.jsonl",
             '{"query_id": "q1", "chunk_id": "a", "score": Infinity}\n',
-            "line 1: holds a number that is",
+            "line 1: contains a number that is",
         ),
-        ("twice.jsonl", '{"query_id": "q1", "chunk_id": "a", "query_id": "q2"}\n', "line 1: a key stands twice"),
+        ("twice.jsonl", '{"query_id": "q1", "chunk_id": "a", "query_id": "q2"}\n', "line 1: has a duplicate key"),
     ):
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
@@ -556,5 +630,5 @@ def test_what_cannot_be_meant_is_refused_and_named(tmp_path: Path) -> None:
         file.writestr("header.json", "{}")
         with pytest.warns(UserWarning, match="Duplicate name"):
             file.writestr("header.json", "{}")
-    with pytest.raises(KbevalError, match="two entries of the same name"):
+    with pytest.raises(KbevalError, match="two entries with the same name"):
         read_inspect(tmp_path / "same.eval")

@@ -656,7 +656,7 @@ def test_what_was_not_passed_is_said(pair: tuple[Path, Path], capsys: pytest.Cap
     trace.write_text("\n".join(trace.read_text().splitlines()[:1]))
     _, _, err = one_go(capsys, gold, trace, "--gates", "precision=0.5,under=0.25,over=0.1")
     assert err == (
-        f"kbeval: warning: {trace}: no row for 2 golden queries, counted as answered, with nothing in it\n"
+        f"kbeval: warning: {trace}: no row for 2 golden queries, counted as answered, with an empty answer\n"
         "failed: precision is 0.3333, below 0.5; under is 1, above 0.25\n"
     )
 
@@ -775,8 +775,8 @@ def test_a_gold_file_in_place_of_a_trace_is_noticed(
         ({"abstention": {"abstained": True}, "abstained": 1}, "abstained is not true or false"),
         ({"abstention": True}, "abstention is not an object"),
         ('{"test_case_id": "t", "x": NaN}', "is not valid JSON: NaN is not a number"),
-        ('{"test_case_id": "t", "x": 1e999}', "holds a number that is too large"),
-        ('{"test_case_id": "t", "answer": "\\ud800"}', "contains half a character"),
+        ('{"test_case_id": "t", "x": 1e999}', "contains a number that is too large"),
+        ('{"test_case_id": "t", "answer": "\\ud800"}', "half a character"),
         ('{"test_case_id": "t", "x": ' + "[" * 100_000, "is nested too deeply"),
     ],
 )

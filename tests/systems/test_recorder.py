@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,18 @@ def test_a_recorded_run_is_stored_in_the_form_that_is_scored(tmp_path: Path) -> 
     assert aggregate_of.value("tokens_total") == 7
 
 
+# Neither a time nor anything that could be one.
+ODD_MOMENTS: list[Any] = [
+    *(0, 0.0, "", "yesterday", 1772370000, float("nan"), [], {}, b"2026-03-01", True, date(2026, 3, 1)),
+    *(
+        datetime.min.replace(tzinfo=timezone(timedelta(hours=23))),
+        datetime.max.replace(tzinfo=timezone(timedelta(hours=-23))),
+        datetime(7, 1, 1, tzinfo=UTC),
+    ),
+    *("9999-99-99", np.datetime64("2026-03-01"), "2026-03-01T25:00"),
+]
+
+
 def _record(db: Path, *rows: tuple[Any, dict[str, Any]], error: type[Exception] | None = None) -> kbeval.Recorder:
     with kbeval.record(db) as run:
         for query_id, fields in rows:
@@ -124,8 +136,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"elapsed_ms": -1}, "elapsed_ms is -1"),
     ({"tokens": "many"}, "tokens is 'many'"),
     ({"tokens": {"in": 3}}, "tokens has no total"),
-    ({"scores": {"Tone": 1}}, "'Tone' is not the name of a score"),
-    ({"scores": {"mrr.x": 1}}, "has a meaning already"),
+    ({"scores": {"Tone": 1}}, "'Tone' is not a valid name for a score"),
+    ({"scores": {"mrr.x": 1}}, "is reserved"),
     ({"scores": {"own.tone": "good"}}, "is text, not a number"),
     ({"extra": object()}, "extra is of type object"),
     ({"extra": {1: 2}}, "extra has a key that is a number"),
@@ -143,7 +155,7 @@ def test_what_is_wrong_is_said_with_query_and_field_and_nothing_is_stored(tmp_pa
     for query_id in ("", None, 1.5, "nul \x00"):
         with pytest.raises(UsageError, match="a query id is"):
             _record(db, (query_id, {}))
-    with pytest.raises(UsageError, match="query 'q1': was added before"):
+    with pytest.raises(UsageError, match="query 'q1': was already added"):
         _record(db, ("q1", {}), ("q1", {}))
     with pytest.raises(ZeroDivisionError):
         _record(db, ("q1", {}), error=ZeroDivisionError)
@@ -156,10 +168,23 @@ def test_what_is_wrong_is_said_with_query_and_field_and_nothing_is_stored(tmp_pa
         ({"config": [1]}, "config is of type list"),
         ({"config": {"a": {1, 2}}}, "config.a is of type set"),
         ({"run_id": "latest~1"}, "is reserved"),
+        ({"replace": "no"}, "replace is 'no'"),
+        *(({"created_at": value}, "created_at is") for value in ODD_MOMENTS),
     )
     for options, message in wrong_options:
         with pytest.raises(UsageError, match=message):
             kbeval.record(db, **options)
+    for path in (None, 7, "", b"kb.db"):
+        with pytest.raises(UsageError, match="it must be the path of a SQLite file"):
+            kbeval.record(path)  # type: ignore[arg-type]
+
+
+def test_the_time_of_a_run_may_be_text(tmp_path: Path) -> None:
+    db = tmp_path / "kb.db"
+    for created in ("2026-03-01T14:00:00+02:00", datetime(2026, 3, 1, 12, tzinfo=UTC), "2026-03-01 12:00"):
+        with kbeval.record(db, created_at=created) as run:
+            run.add("q1")
+    assert {created for *_, created in runs_of(db)} == {"2026-03-01T12:00:00.000000Z"}
 
 
 def test_ids_are_free_or_refused_before_the_run_starts(tmp_path: Path) -> None:
@@ -175,7 +200,7 @@ def test_ids_are_free_or_refused_before_the_run_starts(tmp_path: Path) -> None:
     with kbeval.record(db, created_at=moment) as one, kbeval.record(db, created_at=moment) as other:
         assert one.run_id == other.run_id
     assert one.run_id != other.run_id
-    with pytest.raises(UsageError, match="has a run '20260301_021000' already"), kbeval.record(db, run_id=names[0]):
+    with pytest.raises(UsageError, match="already contains run '20260301_021000'"), kbeval.record(db, run_id=names[0]):
         pytest.fail("not reached")
     with kbeval.record(db, run_id=names[0], replace=True) as run:
         run.add("q9")

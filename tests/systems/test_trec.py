@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+import kbeval
+from kbeval.frames import trec_files
 from kbeval.golden import load_golden
+from kbeval.systems import trec
+from kbeval.systems.trec import read_run_file
 from tests.cli.test_cli import call, refused
 
 pytrec_eval = pytest.importorskip("pytrec_eval")
@@ -79,7 +83,7 @@ def test_measures_options_and_several_runs(files: Path, capsys: pytest.CaptureFi
         (["-m", "gm_map"], RUN, "gm_map is not computed"),
         (["-m", "mapp"], RUN, "did you mean 'map'"),
         (["-m", "map.5"], RUN, "map has no cutoffs"),
-        (["-m", "P.0"], RUN, "a cutoff is 1 or more"),
+        (["-m", "P.0"], RUN, "a cutoff must be 1 or more"),
         ([], "q1 Q0 d1 1 high tag\n", "bad.run, line 1: the score 'high' is not a number"),
         ([], RUN + "q1 Q0 d1\n", "bad.run, line 6: has 3 columns"),
         ([], RUN + "q1 Q0 d1 9 9 bm25\n", "document 'd1' 2 times for query 'q1'"),
@@ -92,6 +96,22 @@ def test_wrong_files_are_named(
 ) -> None:
     (files / "bad.run").write_text(text)
     assert complaint in refused(capsys, "trec", "my.qrels", "bad.run", *arguments)
+
+
+def test_ids_that_do_not_meet_are_said_next_to_the_zeros(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for text, complaint in (
+        ("q1 Q0 D1 1 9 t\n", "1 judged document not found: the ids in odd.run and my.qrels differ only in case"),
+        ("q1 Q0 x 1 9 t\n", "no document of odd.run is judged in my.qrels"),
+        ("q1 Q0 d1 1 9 t\nQ2 Q0 d5 1 9 t\n", "1 query left out: the ids in odd.run and my.qrels differ only in case"),
+    ):
+        (files / "odd.run").write_text(text)
+        code, out, err = call(capsys, "trec", "my.qrels", "odd.run", "-m", "map")
+        assert (code, out.count("\n")) == (0, 1)
+        assert complaint in err
+        assert err.startswith("kbeval: warning: ")
+    (files / "odd.run").write_text("Q1 Q0 d1 1 9 t\n")
+    assert "('Q1' and 'q1')" in refused(capsys, "trec", "my.qrels", "odd.run")
+    assert call(capsys, "trec", "my.qrels", "bm25.run", "-m", "map")[2] == ""
 
 
 def test_import_score_and_export(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,6 +141,76 @@ def test_import_score_and_export(files: Path, capsys: pytest.CaptureFixture[str]
     assert "replaced bm25" in call(capsys, "import", "trec", "bm25.run", "--db", "w.db", "--replace")[2]
 
 
+def test_a_run_file_is_stored_the_same_whichever_way_it_is_read(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once as columns, or line by line with an object for each hit: the same bytes."""
+    source = random.Random(5)
+    scores = ("0.5", "1e-5", "1e22", "-0.0", "3", "0.30000000000000004", "1e-320", "+.5E0", "123456.789")
+    docs = ["d1", "d2", 'a"b', "back\\slash", "ü", "😀", "007", "{}", "\x7f", "\x01"]
+    fast = 0
+    for number in range(40):
+        between = source.choice((" ", " ", "\t", "  "))
+        rows = []
+        for query in ("q1", "q2", 'q"3'):
+            for place, doc in enumerate(
+                source.sample(docs if number % 2 else docs[:8], 6), start=source.choice((0, 1))
+            ):
+                tag, second = source.choice(("t", "t", "u")), source.choice(("Q0", "Q0", "0"))
+                rows.append([query, second, doc, str(place), source.choice(scores), tag])
+        if number % 3 == 0:
+            source.shuffle(rows)
+        (files / "x.run").write_text("\n".join(map(between.join, rows)))
+        for order in ("score", "rank"):
+            if order == "rank" and len({row[3] for row in rows}) > 6:
+                continue
+            found = read_run_file(files / "x.run", order=order)
+            fast += trec._texts(*trec._ranked(files / "x.run", order)) is not None
+            with monkeypatch.context() as slowly:
+                slowly.setattr(trec, "_texts", lambda *_: None)
+                slowly.setattr(trec_files, "_texts_fast", lambda _: None)
+                assert read_run_file(files / "x.run", order=order) == found, (number, order)
+    assert fast > 20
+
+
+def test_compare_of_evaluate_is_kbeval_compare(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two runs as files, and the same two in a database: the same differences, intervals, p and verdict."""
+    source = random.Random(4)
+    docs = [f"d{number}" for number in range(30)]
+    qrels = {
+        f"q{n}": {"d0": 2, **{doc: source.choice((0, 1)) for doc in source.sample(docs[1:], 6)}} for n in range(40)
+    }
+    for name, shift in (("a", 0.1), ("b", 0.7)):
+        lines = [
+            f"{query} Q0 {doc} 0 {source.randrange(20) / 20 + (shift if labels.get(doc, 0) else 0)} t\n"
+            for query, labels in qrels.items()
+            for doc in source.sample(docs, 20)
+        ]
+        (files / f"{name}.run").write_text("".join(lines))
+    (files / "qrels").write_text("".join(f"{q} 0 {d} {g}\n" for q, of in qrels.items() for d, g in of.items()))
+    names = {
+        "nDCG@10": "ndcg_at_k.10",
+        "AP@10": "map_at_k.10",
+        "P@5": "precision_at_k_chunk.5",
+        "R@5": "recall_at_k_chunk.5",
+    }
+    a, b = (kbeval.evaluate(f"{name}.run", "qrels", list(names)) for name in "ab")
+    found = a.compare(b)
+    call(capsys, "import", "trec", "a.run", "b.run", "--db", "w.db")
+    call(capsys, "import", "qrels", "qrels", "-o", "golden.jsonl")
+    where = ["--db", "w.db", "--golden", "golden.jsonl"]
+    code, out, _ = call(capsys, "compare", "a", "b", "--only", ",".join(names), "--format", "json", *where)
+    assert code == 0
+    report = json.loads(out)
+    assert set(report["significance"]) == set(names.values())
+    for ours, stored in names.items():
+        assert found.significance[ours].to_dict() == report["significance"][stored], ours
+        delta = found.significance[ours].mean_delta
+        assert delta == round(b[ours] - a[ours], 4)
+    assert found.verdict.answer == report["verdict"] == "better"
+    # A document is a chunk here, so recall of documents and of chunks are one number.
+    numbers = kbeval.score_runs("w.db", "golden.jsonl", ["a"]).aggregates["a"].numbers()
+    assert numbers["recall_at_k_doc.5"] == numbers["recall_at_k_chunk.5"] == round(a["R@5"], 4)
+
+
 def test_an_export_says_what_a_run_file_cannot_hold(
     files: Path, capsys: pytest.CaptureFixture[str], workspace: object
 ) -> None:
@@ -144,7 +234,7 @@ def test_an_export_says_what_a_run_file_cannot_hold(
         "1 query without",
     ):
         assert said in err
-    assert "holds white space" in refused(capsys, "export", "trec", "odd", "--db", str(workspace.db))
+    assert "contains white space" in refused(capsys, "export", "trec", "odd", "--db", str(workspace.db))
 
 
 def test_queries_have_their_texts(files: Path, capsys: pytest.CaptureFixture[str]) -> None:

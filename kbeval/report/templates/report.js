@@ -3,6 +3,8 @@
 // this script. It makes elements and sets text, and never reads text from the data as markup.
 (() => {
   const PER_PAGE = 50;
+  // Printed, every query that is chosen is there; beyond these as one line.
+  const PRINTED_IN_FULL = 500;
   const SIGNS = { "regression": "✕", "loss": "▼", "win": "▲", "draw": "=", "worse answer": "▽", "better answer": "△",
     "miss": "○", "hit": "●", "failed": "!", "nothing expected": "–", "cannot be matched": "?" };
   const byId = (id) => document.getElementById(id);
@@ -32,7 +34,9 @@
     const bytes = new Uint8Array(letters.length);
     for (let place = 0; place < letters.length; place += 1) bytes[place] = letters.charCodeAt(place);
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-    return JSON.parse(await new Response(stream).text());
+    const batches = JSON.parse(await new Response(stream).text());
+    const all = (name) => batches.flatMap((batch) => batch[name]);
+    return { texts: all("texts"), chunks: all("chunks"), labels: all("labels"), queries: all("queries") };
   };
 
   // --- elements ------------------------------------------------------------------------------------
@@ -72,7 +76,7 @@
     };
 
     const row = (view) => [
-      sign(SIGNS[view.kind], view.kind.replace(" ", "-")), make("span", "kind", view.kind), " ",
+      sign(SIGNS[view.kind], view.kind.replaceAll(" ", "-")), " ", make("span", "kind", view.kind), " ",
       make("span", "qid", view.id), " ",
       make("span", "ranks", view.ranks.map((rank) => (rank === null ? "–" : rank)).join(" → ")), " ",
       any(make("span", "qtext", view.query)), " ", make("span", "note", view.note),
@@ -106,13 +110,14 @@
       found.append(title);
       if (answer.pieces.length) {
         found.append(any(make("p", "text", ...answer.pieces.map(([kind, piece]) => (kind ? make("mark", "only", piece) : piece)))));
-      } else found.append(make("p", "aside", "empty"));
+      } else found.append(make("p", "aside", "no text"));
+      if (answer.reason) found.append(any(make("p", "aside", `reason: ${answer.reason}`)));
       if (answer.too_long) found.append(make("p", "aside", "too long to mark the differences"));
       if (answer.citations.length) {
-        found.append(checks(answer.citations.map(([text, real, rank]) => make("li", "", sign(real ? "✓" : "✕", real ? "ok" : "bad"),
-          ` cites ${text}: ${real ? "a known chunk" : "leads to no known chunk"}`,
-          ...(rank === null ? [", none of the hits"] : [", ", toward(`${anchor}-${rank}`, `hit ${rank}`)])))));
+        found.append(checks(answer.citations.map(([text, kind, said, rank]) => any(make("li", "", sign({ ok: "✓", bad: "✕" }[kind] || "·", kind),
+          ` cites ${text}: ${said}`, ...(rank === null ? [", none of the hits"] : [", ", toward(`${anchor}-${rank}`, `hit ${rank}`)]))))));
       }
+      if (answer.more) found.append(make("p", "aside", `${number(answer.more)} more not shown`));
       if (answer.rules.length) {
         found.append(checks(answer.rules.map(([rule, needle, kept]) => make("li", "", sign(kept ? "✓" : "✕", kept ? "ok" : "bad"),
           ` ${rule} `, any(make("q", "", needle)), `: ${kept ? "kept" : "broken"}`))));
@@ -120,12 +125,13 @@
       for (const judged of answer.judged) {
         const part = make("div", "judged", make("p", "", make("strong", "", judged.rubric),
           ` ${judged.score === null ? "unscored" : judged.score}${judged.why ? `: ${judged.why}` : ""} `,
-          make("span", "small", `judged by ${judged.model}`)));
+          make("span", "small", judged.by)));
         if (judged.reasoning) part.append(any(make("p", "text", judged.reasoning)));
         if (judged.claims.length) {
           part.append(checks(judged.claims.map(([supported, claim]) => any(make("li", "", sign(supported ? "✓" : "✕", supported ? "ok" : "bad"),
             ` ${supported ? "supported" : "not supported"}: ${claim}`)))));
         }
+        if (judged.more) part.append(make("p", "aside", `${number(judged.more)} more claims not shown`));
         found.append(part);
       }
       return found;
@@ -156,8 +162,8 @@
       facts.append(toward(view.link, "link to this query"));
       const found = make("div", "detail", facts);
       if (view.expected.length) {
-        found.append(make("div", "expected", make("h3", "", "Expected"), make("ul", "", ...view.expected.map(([what, text]) =>
-          make("li", "", what, text === null ? null : marked(data.texts[text], []))))));
+        found.append(make("div", "expected", make("h3", "", "Expected"), make("ul", "", ...view.expected.map(([what, text, note]) =>
+          make("li", "", what, text === null ? null : marked(data.texts[text], []), note === null ? null : make("p", "aside", note))))));
       }
       found.append(make("div", `sides n${view.sides.length}`, ...view.sides.map((_, index) => sideElement(view, index))));
       return found;
@@ -176,6 +182,7 @@
     const list = byId("list");
     const status = byId("status");
     const pages = byId("pages");
+    const printed = byId("printed");
     const field = (id) => byId(id);
     const state = { flow: "", page: 0, open: new Set() };
     let chosen = queries;
@@ -243,6 +250,38 @@
       pages.replaceChildren(turn("Previous", state.page - 1, state.page > 0), make("span", "", `page ${state.page + 1} of ${number(count)}`),
         turn("Next", state.page + 1, state.page < count - 1));
     };
+    const filtered = () => {
+      const named = ["kind", "category", "tag", "cause"].filter((id) => field(id).value).map((id) => `${id} ${field(id).value}`);
+      const pressed = flows && flows.querySelector("button[aria-pressed=true]");
+      if (pressed) named.push(pressed.textContent.trim().replace(/^\S+\s+[\d,]+\s+/, ""));
+      if (field("search").value.trim()) named.push(`search “${field("search").value.trim()}”`);
+      return named;
+    };
+
+    // Printing: all that is chosen, not only the page that is shown, and everything open.
+    let opened = null;
+    const beforePrint = () => {
+      if (opened) return;
+      const items = chosen.map((view, index) => {
+        const details = make("details", "", make("summary", "", ...row(view)));
+        details.open = true;
+        if (index < PRINTED_IN_FULL) details.append(detail(view));
+        return make("li", "q", details);
+      });
+      list.replaceChildren(make("ol", "queries", ...items));
+      const whole = chosen.length === queries.length ? `All ${number(queries.length)}` : `${number(chosen.length)} of ${number(queries.length)}`;
+      const names = filtered();
+      printed.textContent = `${whole} ${queries.length === 1 ? "query" : "queries"}${names.length ? `, chosen by ${names.join(", ")}` : ""}`
+        + `${chosen.length > PRINTED_IN_FULL ? `; the first ${number(PRINTED_IN_FULL)} in full, the others as one line each` : ", in full"}.`;
+      opened = [...document.querySelectorAll("details:not([open])")];
+      for (const details of opened) details.open = true;
+    };
+    const afterPrint = () => {
+      for (const details of opened || []) details.open = false;
+      opened = null;
+      draw();
+    };
+
     const again = () => { state.page = 0; choose(); draw(); };
 
     // --- hits and misses: the drawing and the buttons choose from the list -------------------------
@@ -310,7 +349,9 @@
     again();
     addEventListener("hashchange", follow);
     follow();
-    // For printing: what is chosen is on paper, and what is open is open.
+    printed.hidden = false;
+    addEventListener("beforeprint", beforePrint);
+    addEventListener("afterprint", afterPrint);
     root.dataset.ready = "yes";
   };
 
