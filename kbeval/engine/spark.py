@@ -97,7 +97,7 @@ class SparkConnect:
         host, port = matched[1], int(matched[2] or DEFAULT_PORT)
         self.name = f"sc://{host}:{port}"
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), _as_program():
                 # The client warns about versions of pandas, which is not used here.
                 warnings.simplefilter("ignore")
                 from pyspark.sql import SparkSession
