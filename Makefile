@@ -9,15 +9,17 @@ DEV    := $(VENV)/.dev
 PEERS  := $(VENV)/.peers
 # The same for Chromium, which some tests need.
 BROWSER := $(VENV)/.browser
+# And for Spark, which `make test-spark` and `make bench-large` need.
+SPARK := $(VENV)/.spark
 
 # All processors, busy until the end: who has nothing left takes tests from another.
 PARALLEL := -n auto --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test lint format type bench docs build clean
+.PHONY: help demo check test test-spark lint format type bench bench-large docs build clean
 
 help:  ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY)  ## create a small workspace in kbeval-demo/ and score it
 	@$(BIN)/kbeval demo
@@ -28,6 +30,10 @@ check: $(PEERS) $(BROWSER) lint type  ## the quick checks, in about four minutes
 
 test: $(PEERS) $(BROWSER) lint type  ## run every check: ruff, mypy, pytest
 	$(BIN)/pytest $(PARALLEL)
+
+test-spark: $(PEERS) $(SPARK)  ## score on a real Spark cluster on this machine: master, two workers, Connect server; 4 GB
+	@command -v java > /dev/null || { echo "there is no Java: install a JRE, 17 or newer (Debian: apt-get install default-jre-headless)"; exit 1; }
+	KBEVAL_SPARK_HOME=$(CURDIR)/$(VENV)/spark/pyspark $(BIN)/pytest tests/spark
 
 lint: $(DEV)  ## ruff: style and formatting
 	$(BIN)/ruff check .
@@ -42,6 +48,9 @@ type: $(DEV)  ## mypy, strict
 
 bench: $(PEERS)  ## benchmark kbeval against a plain Python scorer and its peers
 	$(BIN)/python -m tests.bench
+
+bench-large: $(PEERS) $(SPARK)  ## one machine, shards, Sail and Spark next to each other, at two sizes
+	$(BIN)/python -m tests.bench --large
 
 docs: $(DEV)  ## write the command reference in docs/commands.md from the help texts
 	$(BIN)/python -m tests.support.command_reference
@@ -65,6 +74,13 @@ $(DEV): $(READY)
 
 $(PEERS): $(DEV)
 	$(BIN)/python -m pip install -qq --group peers
+	@touch $@
+
+# Spark itself, in a folder of its own: it cannot be installed next to its thin client. Java where that is possible.
+$(SPARK): $(DEV)
+	$(BIN)/python -m pip install -qq --no-deps --target $(VENV)/spark "pyspark>=4.1"
+	@command -v java > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq \
+		&& DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends default-jre-headless > /dev/null; } || true
 	@touch $@
 
 # The system's own Chromium; installed where there is none and that is possible.

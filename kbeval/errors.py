@@ -39,6 +39,14 @@ class NotEnoughMemoryError(KbevalError):
     """The engine ran out of its memory limit."""
 
 
+class EngineError(KbevalError):
+    """An engine elsewhere is away, or cannot do what it was asked."""
+
+
+class EngineAwayError(EngineError):
+    """An engine elsewhere does not answer."""
+
+
 class CopyLostError(DatabaseError):
     """The cache next to a database disappeared while it was being read."""
 

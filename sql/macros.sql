@@ -238,7 +238,7 @@ CREATE MACRO says_where(s) AS
 CREATE MACRO n_usable(spans) AS len(list_filter(spans, lambda s: s.kind = 'caption' OR is_place(s)));
 
 -- The key of a text of spans in relations with one row per span: the text, or its digest if it is long.
-CREATE MACRO span_key(t) AS CASE WHEN strlen(t) <= 100 THEN t ELSE md5(t) END;
+CREATE MACRO span_key(t) AS CASE WHEN length(t) <= 100 THEN t ELSE md5(t) END;
 
 -- A position as text: the same for the same place, however it is written.
 CREATE MACRO box_text(axis, low, high, bottom, top) AS concat_ws(' ', axis, low, high, bottom, top);

@@ -40,7 +40,7 @@ LONG = {
     "report": "evidence in_a_browser pages what_is_in_it",
     "scoring": "classics doubts how_runs_are_scored judged_numbers matching_against_oracle numbers_shown own_fields"
     " real_rows"
-    " rechunking_experiment recompute rescoring rescoring_any_history shards",
+    " rechunking_experiment recompute rescoring rescoring_any_history shards engine_elsewhere",
     "storage": "archive_damage archive_of_others archive_source archiving columnar_cache columnar_cache_broken"
     " columnar_cache_together kept_chunk_spans keys one_rule_for_json snapshots sources stamps",
     "systems": "importers other_systems traces",

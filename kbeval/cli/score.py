@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="print the numbers without storing them")
 @common.format_option
 @common.engine_options
+@click.option("--engine", metavar="ADDRESS", help="score an archive on a Spark Connect server: sc://HOST:PORT")
 def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any) -> int:  # noqa: ANN401
     """Score runs against the golden file and store the numbers.
 
@@ -57,6 +58,9 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
 
     --shard spreads the runs of an archive over processes or machines: each scores its share into a file of its own, and
     --merge then stores all of them, the same bytes as in one go.
+
+    --engine has a Spark Connect server score an archive that it can read under the same path; 'spark' takes its address
+    from SPARK_REMOTE. It needs the extra kbeval[spark].
     """
     from kbeval.explore.unjudged import judged_in
     from kbeval.scoring.aggregate import score_runs
@@ -81,7 +85,7 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
     shard = None if flags["shard"] is None else Shard.parse(flags["shard"])
     database, golden = settings.db(), settings.golden()
     with common.Progress() as progress:
-        options = settings.score_options(by=by, on_step=progress.step)
+        options = settings.score_options(by=by, on_step=progress.step, engine=flags["engine"] or "")
         writer = None if shard is None else ShardWriter(database, shard)
         job = _Job(database, dry_run=dry_run, skip_bad=skip_bad, step=progress.step, writer=writer)
         if all_runs:

@@ -19,6 +19,8 @@ FOLDERS = (*LAYERS, "compare", "kept", "pool", "checks", "views", "former")
 COMPOSED = (
     *("query_scores", "scores", "summable_scores", "sliced_scores", "run_totals", "percentiles", "applicable"),
     *("asked_slices", "rubric_score", "row_score", "compare_macro"),
+    # Read by an engine elsewhere, from all runs of an archive.
+    "archived_hits",
 )
 _REFERENCE = re.compile(r"\b(?:FROM|JOIN)\s+([a-z_]+)", re.IGNORECASE)
 

@@ -64,6 +64,14 @@ class Added:
 class Session:
     """Builds relations in order and runs queries over them."""
 
+    # Is the work after the facts done by another engine?
+    is_far = False
+
+    @property
+    def unchecked(self) -> list[str]:
+        """What was to be looked for and cannot be in this session."""
+        return []
+
     def __init__(  # noqa: PLR0913  (settings, each with its default)
         self,
         *,

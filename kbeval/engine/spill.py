@@ -20,7 +20,7 @@ _LOCK = "lock"
 _YOUNG_SECONDS = 60
 
 
-_living: set[Path] = set()
+living: set[Path] = set()
 
 
 class SpillFolder:
@@ -32,19 +32,19 @@ class SpillFolder:
         # DuckDB creates it when needed.
         self.path = self._folder / "spilled"
         self._lock = (self._folder / _LOCK).open("w", encoding="utf-8")
-        _take(self._lock)
-        _living.add(self._folder)
+        take(self._lock)
+        living.add(self._folder)
 
     def remove(self) -> None:
         """Remove it with all its contents."""
         self._lock.close()
         shutil.rmtree(self._folder, ignore_errors=True)
-        _living.discard(self._folder)
+        living.discard(self._folder)
 
 
 def remove_own() -> None:
     """Remove the folders of all sessions of this process, which is about to end."""
-    for folder in list(_living):
+    for folder in list(living):
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -64,10 +64,10 @@ def _is_abandoned(folder: Path) -> bool:
     if folder.is_symlink() or not is_own or time.time() - about.st_mtime < _YOUNG_SECONDS:
         return False
     with (folder / _LOCK).open("r+", encoding="utf-8") as lock:
-        return _take(lock)
+        return take(lock)
 
 
-def _take(lock: IO[str]) -> bool:
+def take(lock: IO[str]) -> bool:
     """Lock it for as long as it is open, or until the process dies; False if it is locked or cannot be."""
     try:
         import fcntl

@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from kbeval.engine.relations import compose
-from kbeval.errors import BadRowsError, UsageError
+from kbeval.errors import BadRowsError, NotEnoughMemoryError, UsageError
 from kbeval.golden import Golden
 from kbeval.metrics.catalogue import AGGREGATIONS, PERCENTILES, PERCENTS, SCORED, Metric
 from kbeval.metrics.model import CONTRACT, AggregateMetrics, Number
@@ -61,6 +61,17 @@ class Scored:
     spans: list[ChunkSpans] = field(default_factory=list)
     golden: Golden | None = None
     row_marks: dict[str, RowMarks] = field(default_factory=dict)
+
+    def add(self, other: Scored) -> None:
+        """Take over the numbers of other runs, scored in the same way."""
+        self.runs = [*self.runs, *other.runs]
+        self.aggregates |= other.aggregates
+        self.slices |= other.slices
+        self.bad_rows += other.bad_rows
+        self.warnings += [text for text in other.warnings if text not in self.warnings]
+        self.notes += [text for text in other.notes if text not in self.notes]
+        self.spans += other.spans
+        self.row_marks |= other.row_marks
 
     def bad_row_warning(self) -> list[str]:
         """A warning if unreadable rows were counted as failed; empty if there are none."""
@@ -114,8 +125,12 @@ def score_runs(  # noqa: PLR0913  (what to score, and how)
     """
     from kbeval.storage.source import with_or_without_copy  # not needed to score a trace
 
+    found: list[str] = []
+    faults: list[KeyFault] = []
+
     def score(options: ScoreOptions) -> Scored:
         with open_scoring(database, golden, runs, options, earlier=earlier) as scoring:
+            found[:], faults[:] = [run.run_id for run in scoring.runs], scoring.key_faults
             scored = aggregate_runs(scoring)
             if to_store:
                 scored.spans = spans_to_keep(scoring.session)
@@ -125,7 +140,17 @@ def score_runs(  # noqa: PLR0913  (what to score, and how)
                     scored.row_marks = marks_to_keep(scoring.session, rows)
             return scored
 
-    return with_or_without_copy(options or ScoreOptions(), score)
+    try:
+        return with_or_without_copy(options or ScoreOptions(), score)
+    except NotEnoughMemoryError:
+        if len(found) < 2:
+            raise
+    # Runs do not need each other: fewer at once need less memory, and have the same numbers.
+    half = len(found) // 2
+    scored = score_runs(database, golden, found[:half], options, to_store=to_store, earlier=earlier)
+    scored.add(score_runs(database, golden, found[half:], options, to_store=to_store, earlier=earlier))
+    scored.key_faults = faults
+    return scored
 
 
 def compute_aggregate(
@@ -205,6 +230,8 @@ def aggregate_runs(scoring: Scoring) -> Scored:
             scored.slices.setdefault(run_id, {})[slice_name] = _aggregate(scoring, found, runs[run_id])
     scored.warnings.extend(run_warnings(scoring, scored, totals))
     scored.notes.extend(matching_notes(scoring))
+    if unchecked := scoring.session.unchecked:
+        scored.notes.append(f"not looked for with --engine: {', '.join(unchecked)}; 'kbeval check' looks for them")
     return scored
 
 

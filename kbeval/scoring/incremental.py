@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kbeval.engine.memory import DEFAULT_MEMORY_LIMIT, megabytes
 from kbeval.golden import Golden, load_golden
 from kbeval.scoring.aggregate import Scored, score_runs
 from kbeval.scoring.options import ScoreOptions
@@ -33,7 +34,8 @@ from kbeval.storage.runs import KeyFault, Run, broken_runs, chosen_runs, key_fau
 from kbeval.storage.source import open_source
 from kbeval.util.text import counted
 
-# At most this many rows are scored and stored in one step. Cached rows are not counted.
+# At most this many rows are scored and stored in one step, with the usual memory limit or more. Cached rows are not
+# counted.
 STEP_ROWS = 250_000
 _PARSED_WEIGHT = 0.15
 
@@ -52,8 +54,10 @@ class Due:
     def unchanged(self) -> list[Run]:
         return [run for run in self.runs if run.run_id not in self.reasons]
 
-    def steps(self) -> Iterator[list[str]]:
-        """The runs to score, in batches that are scored and stored together."""
+    def steps(self, memory_limit: str | None = None) -> Iterator[list[str]]:
+        """The runs to score, in portions that are scored and stored together and fit into a memory limit."""
+        usual = megabytes(DEFAULT_MEMORY_LIMIT)
+        most = STEP_ROWS * min(1, megabytes(memory_limit or DEFAULT_MEMORY_LIMIT) / usual)
         step: list[str] = []
         weight = 0.0
         for run in self.runs:
@@ -61,7 +65,7 @@ class Due:
                 continue
             is_parsed = not {NEW, DATA} & set(self.reasons[run.run_id])
             own_weight = run.rows * (_PARSED_WEIGHT if is_parsed else 1)
-            if step and weight + own_weight > STEP_ROWS:
+            if step and weight + own_weight > most:
                 yield step
                 step, weight = [], 0.0
             step.append(run.run_id)
@@ -138,7 +142,8 @@ def rescore(
             whole.aggregates[run.run_id] = aggregate
             if unreadable := aggregate.ledger.get("unreadable"):
                 whole.warnings.append(f"run {run.run_id}: {counted(unreadable, 'unreadable row')} counted as failed")
-    steps = list(due.steps())
+    # An engine elsewhere has no limit here, and each step costs it a start.
+    steps = [list(due.reasons)] if options.engine and due.reasons else list(due.steps(options.memory_limit))
     if len(steps) > 1 and not isinstance(due.golden, Golden):
         due.golden = load_golden(due.golden)
     for step in steps:

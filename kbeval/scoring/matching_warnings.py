@@ -71,7 +71,7 @@ def _foreign_runs(scoring: Scoring, matching: str) -> list[tuple[str, str | None
     """Runs whose labels mostly refer to other chunks, and that are matched this way."""
     scoring.session.need("foreign_runs")
     return scoring.session.rows(
-        "SELECT run_id, chunker_version, n_foreign, n_expected, owner FROM foreign_runs WHERE matching = $1"
+        "SELECT run_id, chunker_version, n_foreign, n_expected, owner FROM foreign_runs WHERE matching = ?"
         " ORDER BY run_id",
         [matching],
     )

@@ -51,6 +51,7 @@ class ScoreOptions(ReadOptions):
     - `threads`: threads of the engine; None: one per processor. Never more than the memory limit allows.
     - `memory_limit`: memory of the engine, e.g. '400MB' (the default); what does not fit is spilled to disk.
     - `sparing`: use as little memory as possible, however slow: one thread, one row at a time.
+    - `engine`: the address of a Spark Connect server (sc://HOST:PORT) that scores an archive; '': DuckDB, here.
     - `on_step`: called with the name of each step, to show progress.
     """
 

@@ -54,10 +54,11 @@ def _something_lacks(scoring: Scoring) -> bool:
     return bool(runs or unlinked)
 
 
-def built_rows(scoring: Scoring, relation: str, order: str = "ORDER BY ALL") -> list[tuple[Any, ...]]:
-    """All rows of a relation."""
+def built_rows(scoring: Scoring, relation: str, order: str = "") -> list[tuple[Any, ...]]:
+    """The rows of a relation, by all of their values unless an order is given."""
     scoring.session.need(relation)
-    return scoring.session.rows(f"SELECT * FROM {relation} {order}")
+    found = scoring.session.rows(f"SELECT * FROM {relation} {order}")
+    return found if order else sorted(found, key=lambda row: [(value is None, value) for value in row])
 
 
 def runs_without_hits(scoring: Scoring) -> list[tuple[str, str]]:

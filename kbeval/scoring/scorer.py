@@ -110,6 +110,11 @@ class Scoring:
         """Build `query_scores`, one row per query and one column per number."""
         self.session.need(PER_QUERY, *(metric.grain for metric in self.metrics))
         own = [metric for metric in self.metrics if metric.origin != "kbeval"]
+        if own and self.session.is_far:
+            from kbeval.scoring.own_elsewhere import checked_on_both
+
+            self._aggregates_of_one_row |= checked_on_both(self, own)
+            own = []
         expressions = Expressions(self.session)
         for metric in own:
             self._refuse(metric, expressions)
@@ -158,6 +163,11 @@ class Scoring:
                 " USING (result_no)"
             )
         return compose("query_scores", choices=",\n    ".join(choices), values="\n".join(passes))
+
+    @property
+    def aggregates_of_one_row(self) -> frozenset[str]:
+        """Own metrics that aggregate the one row of a query."""
+        return frozenset(self._aggregates_of_one_row)
 
     def _takes_group(self, metric: Metric) -> bool:
         """Is it computed over a group of rows, or from the one row of its query?"""

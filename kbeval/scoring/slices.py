@@ -104,14 +104,20 @@ def load_slices(scoring: Scoring, by: str) -> None:
     for place, field in enumerate(fields):
         values = golden_values(scoring.golden, field)
         if values is not None:
-            rows += [(place, query_id, value) for query_id, texts in values.items() for value in texts]
+            shown = _quoted if len(fields) > 1 else str
+            rows += [(place, query_id, shown(value)) for query_id, texts in values.items() for value in texts]
             branches.append(
                 f"SELECT q.result_no, {place} AS place, g.value FROM per_query AS q"
                 f" JOIN golden_values AS g ON g.query_id = q.query_id AND g.place = {place}"
             )
         else:
             path = literal(_path_of(scoring, field))
-            branches.append(f"SELECT result_no, {place} AS place, fields ->> {path} AS value FROM fields")
+            value = f"fields ->> {path}"
+            if len(fields) > 1:
+                # As `_quoted`.
+                is_odd = f"contains({value}, {literal(_BETWEEN.strip())}) OR starts_with({value}, '\"')"
+                value = f"CASE WHEN {is_odd} THEN CAST(to_json({value}) AS VARCHAR) ELSE {value} END"
+            branches.append(f"SELECT result_no, {place} AS place, {value} AS value FROM fields")
     session.need("per_query")
     session.execute(
         "CREATE OR REPLACE TABLE golden_values AS SELECT UNNEST($1::BIGINT[]) AS place,"
@@ -119,13 +125,6 @@ def load_slices(scoring: Scoring, by: str) -> None:
         [[row[column] for row in rows] for column in range(3)],
     )
     values_of = [f"COALESCE(v{place}.value, {literal(NONE)})" for place in range(len(fields))]
-    if len(fields) > 1:
-        between = literal(_BETWEEN.strip())
-        values_of = [
-            f"CASE WHEN contains({value}, {between}) OR starts_with({value}, '\"')"
-            f" THEN CAST(to_json({value}) AS VARCHAR) ELSE {value} END"
-            for value in values_of
-        ]
     joins = [
         f"LEFT JOIN valued AS v{place} ON v{place}.result_no = q.result_no AND v{place}.place = {place}"
         for place in range(len(fields))

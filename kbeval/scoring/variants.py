@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, NamedTuple
 
+from kbeval.storage.parts import no_bad_rows
+
 if TYPE_CHECKING:
     from kbeval.engine.session import Choice, Session
     from kbeval.golden import Golden
@@ -187,11 +189,18 @@ def labels_are_placed(session: Session) -> bool:
     return not session.rows("SELECT 1 FROM unplaced_chunks LIMIT 1")
 
 
+def engine_is_elsewhere(session: Session) -> bool:
+    """The rows are read by another engine, which folds letters in its own way."""
+    return session.is_far
+
+
 # As RULES, for conditions that depend on relations only, not on the scoring.
 STORED_RULES: tuple[tuple[str, str, Callable[[Session], bool]], ...] = (
     ("moved_chunks", "none", chunks_stay_in_place),
     ("known_places", "settled", nothing_moved),
     ("sightings", "none", labels_are_placed),
+    ("timeouts", "archived", engine_is_elsewhere),
+    ("bad_claims", "none", lambda session: no_bad_rows(session) is not None),
     ("table_spans", "none", no_chunk_has_spans),
     ("tied_ranks", "none", ranks_are_positions),
     ("cited_places", "none", answers_cite_nothing),

@@ -25,6 +25,7 @@ from kbeval.engine.quoting import literal, parquet_scan
 from kbeval.engine.session import first_line
 from kbeval.errors import DatabaseError, UsageError
 from kbeval.golden import Golden
+from kbeval.metrics.row_scores import listed_scores
 from kbeval.storage.archive_scores import SCORES, SHARDS
 from kbeval.storage.database_file import database_size
 from kbeval.storage.kept_configs import without_secrets_of
@@ -41,12 +42,14 @@ from kbeval.storage.manifest import (
 from kbeval.storage.options import ReadOptions
 from kbeval.storage.parts import (
     ALWAYS,
+    ELSEWHERE,
     PART_FILE,
     ROW_BITS,
     PartFile,
     PartRun,
     finish_part,
     new_numbering,
+    no_bad_rows,
     read_part,
     remove,
     sha256_of,
@@ -171,7 +174,7 @@ class _Archiving:
         self._numberings = self._taken()
         due = []
         for run in runs:
-            there = self._finished(run.run_id, digests[run.run_id])
+            there = self._finished(run, digests[run.run_id])
             if there is None:
                 due.append(run)
             else:
@@ -192,13 +195,23 @@ class _Archiving:
         parts = (read_part(path, any_version=True) for path in (self._folder / RUNS).iterdir())
         return {run.numbering for part in parts if part is not None for run in part.runs.values()}
 
-    def _finished(self, run_id: str, digest: str) -> RunFolder | None:
+    def _finished(self, run: Run, digest: str) -> RunFolder | None:
         """The folder of a run with these rows, if it exists and is undamaged."""
-        folder = self._folder / RUNS / folder_name(run_id, digest)
+        folder = self._folder / RUNS / folder_name(run.run_id, digest)
         part = read_part(folder)
-        if part is None or run_id not in part.runs or part.runs[run_id].digest != digest:
+        if part is None or run.run_id not in part.runs or part.runs[run.run_id].digest != digest:
             return None
-        return _place(folder) if part.holds(("rows", *ALWAYS)) and part.is_sound(part.files) else None
+        return _place(folder) if part.holds(("rows", *self._wanted(run))) and part.is_sound(part.files) else None
+
+    def _wanted(self, run: Run) -> list[str]:
+        """The relations that are written of a run."""
+        config = config_of(run)
+        kinds = {"", imported_from(config) or ""} | ({"scores"} if listed_scores(config) else set())
+        if self._golden is not None and self._golden.has("gold_supports"):
+            # Then the hits of any run may be supports.
+            kinds.add("anchors")
+        more = [name for kind, names in ELSEWHERE.items() if kind in kinds for name in names]
+        return [*ALWAYS, "hit_claims", *(["anchor_rows"] if "anchors" in kinds else ()), *more]
 
     def _archive_step(self, runs: Sequence[Run]) -> None:
         """Write some runs."""
@@ -206,9 +219,8 @@ class _Archiving:
         with _draft(self._folder) as draft:
             with open_database(self._database, self._options, [self._folder]) as (session, source):
                 source.feed(session, run_ids)
-                relations = [*ALWAYS, "hit_claims"]
-                if any(imported_from(config_of(run)) == "anchors" for run in runs):
-                    relations.append("anchor_rows")
+                session.add_choices({"bad_claims": no_bad_rows})
+                relations = list(dict.fromkeys(name for run in runs for name in self._wanted(run)))
                 session.need(*relations)
                 parts = self._parts(session, source, run_ids)
                 _load_numbers(session, parts)
@@ -329,10 +341,11 @@ def _load_numbers(session: Session, parts: Mapping[str, PartRun]) -> None:
 
 def _write_split(session: Session, relation: str, folder: Path) -> None:
     """Write one relation, one folder per run."""
-    of_run = "x" if relation in ("results", "bad_rows") else "r"
+    of_run = "x" if relation in ("results", "bad_rows", "bad_claims") else "r"
     results = "" if of_run == "x" else "JOIN results AS r ON r.result_no = x.result_no"
     own_number = f"(x.result_no & {(1 << ROW_BITS) - 1}) + (n.numbering << {ROW_BITS})"
-    sql = f"SELECT x.* REPLACE ({own_number} AS result_no), n.run_no FROM {relation} AS x {results}"
+    columns = "x.*" if relation == "bad_claims" else f"x.* REPLACE ({own_number} AS result_no)"
+    sql = f"SELECT {columns}, n.run_no FROM {relation} AS x {results}"
     nothing = f"SELECT * FROM {relation} WHERE false"
     _copy_split(session, f"{sql} JOIN run_numbers AS n ON n.run_id = {of_run}.run_id", folder)
     _copy_nothing(session, nothing, folder)

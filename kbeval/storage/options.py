@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kbeval.engine.session import Session
 from kbeval.storage.database_file import database_size
@@ -23,16 +24,22 @@ class ReadOptions:
     memory_limit: str | None = None
     # Use as little memory as possible, however slow: one thread, one row at a time.
     sparing: bool = False
+    # The address of an engine elsewhere, a Spark Connect server: sc://HOST:PORT. '': DuckDB does everything.
+    engine: str = ""
     # Called with the name of each step, to show progress.
     on_step: Callable[[str], None] | None = None
 
     def session(self, database: str | os.PathLike[str], reach: Sequence[Path] = ()) -> Session:
         """A session sized for the database. `reach`: folders and files that it may read and write."""
-        return Session(
-            threads=self.threads,
-            memory_limit=self.memory_limit,
-            expected_bytes=database_size(database),
-            on_step=self.on_step,
-            reach=reach,
-            is_sparing=self.sparing,
-        )
+        return Session(**self.session_settings(database, reach))
+
+    def session_settings(self, database: str | os.PathLike[str], reach: Sequence[Path]) -> dict[str, Any]:
+        """The settings of such a session."""
+        return {
+            "threads": self.threads,
+            "memory_limit": self.memory_limit,
+            "expected_bytes": database_size(database),
+            "on_step": self.on_step,
+            "reach": reach,
+            "is_sparing": self.sparing,
+        }

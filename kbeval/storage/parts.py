@@ -24,6 +24,14 @@ from kbeval.util.files import write_whole
 # The relations that depend on the stored rows alone. Those in MORE are written only when a session needed them.
 ALWAYS = ("results", "bad_rows", "hits", "repeated_hits", "cited_places", "answers")
 MORE = ("hit_claims", "anchor_rows")
+# What an engine elsewhere cannot make from those itself, because JSON is opened or text folded for it; only archives
+# have it. By the kind of run: any, of the anchor-labelled system, of grounded answering, with scores that came along.
+ELSEWHERE = {
+    "": ("bad_claims",),
+    "anchors": ("hit_anchors", "answer_references", "row_folders", "row_vaults"),
+    "grounded": ("folded_answers",),
+    "scores": ("row_scores",),
+}
 # Rows of these have a run_id column; rows of the others refer to a result.
 _WITH_RUN_ID = ("results", "bad_rows")
 
@@ -39,7 +47,7 @@ _NUMBERINGS = 2**30
 def definitions() -> str:
     """A hash that changes when the meaning of anything in a part changes."""
     names: set[str] = set()
-    open_names = [*ALWAYS, *MORE]
+    open_names = [*ALWAYS, *MORE, *(name for names in ELSEWHERE.values() for name in names)]
     while open_names:
         name = open_names.pop()
         if name in relations() and name not in names:
@@ -48,6 +56,12 @@ def definitions() -> str:
     texts = [read_sql("macros.sql"), *(relations()[name].sql for name in sorted(names))]
     meaning = "\n".join(" ".join(without_comments(text).split()) for text in texts)
     return hashlib.sha256(f"{FORMAT}\n{meaning}".encode()).hexdigest()[:16]
+
+
+def no_bad_rows(session: Session) -> str | None:
+    """The variant of `bad_claims`: without bad rows, the stored rows need not be read again."""
+    session.need("bad_rows")
+    return None if session.rows("SELECT 1 FROM bad_rows LIMIT 1") else "none"
 
 
 def new_numbering(taken: Collection[int] = ()) -> int:

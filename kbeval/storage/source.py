@@ -141,6 +141,12 @@ class StoredSource(Source, Protocol):
 def open_source(database: str | os.PathLike[str], options: ReadOptions) -> Iterator[tuple[Session, StoredSource]]:
     """A session and the source that feeds it."""
     path = Path(database)
+    if options.engine:
+        from kbeval.storage.far_archive import open_far_archive  # most commands have no other engine
+
+        with open_far_archive(path, options) as there:
+            yield there
+        return
     if not is_archive(path):
         with open_database(path, options) as found:
             yield found

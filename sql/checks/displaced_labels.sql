@@ -13,9 +13,8 @@ FROM (
     JOIN results AS r ON r.result_no = i.result_no
     JOIN hits AS h ON h.result_no = i.result_no AND h.position = i.position
     JOIN known_chunks AS k ON k.chunk_id = i.place
-    WHERE h.doc_id IS NOT NULL AND k.doc_id IS NOT NULL
+    WHERE k.doc_id IS NOT NULL AND h.doc_id IN (SELECT doc_id FROM known_chunks)
     GROUP BY r.run_id, r.query_id, i.place, i.result_no, i.position, h.doc_id
     HAVING COUNT(CASE WHEN k.doc_id = h.doc_id THEN 1 END) = 0
-       AND h.doc_id IN (SELECT doc_id FROM known_chunks)
-)
+) AS displaced
 GROUP BY run_id

@@ -3,7 +3,7 @@
 -- kind: view
 SELECT r.run_id, r.query_id, MIN(CAST(c.minor AS BIGINT)) AS position
 FROM complex_sets AS c
-JOIN results AS r ON c.major = CAST(r.result_no AS VARCHAR)
+JOIN results AS r ON c.major = CAST(r.result_no AS STRING)
 WHERE c.owner = 'hit'
 GROUP BY r.run_id, r.query_id
 

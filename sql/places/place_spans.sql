@@ -11,6 +11,6 @@ SELECT
     span_top(span)                  AS top
 FROM (
     SELECT span_key(spans_text) AS text_key, UNNEST(spans_in(spans_text)) AS span
-    FROM (SELECT spans_text FROM expected_places UNION SELECT spans_text FROM hit_places)
+    FROM place_texts
 )
 WHERE is_place(span)

@@ -56,10 +56,10 @@ versions AS (
 
 -- A chunk that is known under several policies does not show which of them a run used.
 sole_policies AS (
-    SELECT chunk_id, chunker_version, MIN(policy_hash) AS policy_hash
-    FROM indexed_places
-    GROUP BY chunk_id, chunker_version
-    HAVING COUNT(DISTINCT policy_hash) = 1
+    SELECT i.chunk_id, i.chunker_version, MIN(i.policy_hash) AS policy_hash
+    FROM indexed_places AS i
+    GROUP BY i.chunk_id, i.chunker_version
+    HAVING COUNT(DISTINCT i.policy_hash) = 1
 ),
 
 policies AS (

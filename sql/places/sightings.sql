@@ -6,18 +6,8 @@
 --
 -- Kept hits count equally with stored ones: keeping them must not change the meaning of a label.
 WITH seen AS (
-    SELECT
-        hit.chunk_id                                               AS chunk_id,
-        COALESCE(NULLIF(hit.chunker_version, ''), chunker_version) AS chunker_version,
-        NULLIF(hit.doc_id, '')                                     AS doc_id,
-        COALESCE(hit.doc_path, hit.citation ->> '$.path')          AS path,
-        CAST(hit.source_spans AS VARCHAR)                          AS spans_json,
-        cited_span(hit.citation)                                   AS cited_json
-    FROM (
-        SELECT NULLIF(CAST(chunker_version AS VARCHAR), '') AS chunker_version, UNNEST(hits_in(result_json)) AS hit
-        FROM stored_history
-    )
-    WHERE hit.chunk_id IN (SELECT chunk_id FROM unplaced_chunks)
+    SELECT chunk_id, chunker_version, doc_id, path, spans_json, cited_json
+    FROM history_hits
 
     UNION
     SELECT chunk_id, NULLIF(chunker_version, ''), doc_id, NULL, spans_text, NULL

@@ -11,9 +11,9 @@ FROM (
     FROM row_folders
 
     UNION ALL
-    SELECT f.result_no, substr(f.folder, length(v.vault) + 2)
+    SELECT f.result_no, SUBSTR(f.folder, LENGTH(v.vault) + 2)
     FROM row_folders AS f
-    JOIN vault_names AS v ON v.result_no = f.result_no AND starts_with(f.folder, v.vault || '/')
+    JOIN vault_names AS v ON v.result_no = f.result_no AND LEFT(f.folder, LENGTH(v.vault) + 1) = v.vault || '/'
 
     -- An entire vault, unless a folder has the same name.
     UNION ALL
@@ -27,4 +27,4 @@ FROM (
     FROM row_folders AS f
     JOIN vault_names AS v ON v.result_no = f.result_no
     WHERE v.is_named AND f.folder <> ''
-)
+) AS spelt

@@ -9,22 +9,10 @@
 --   3. where the entry names none, for the first part of a chosen folder ("personal" of "personal/Software"), if no
 --      folder that the run chose begins with what a path begins with: the paths of its hits, of its references, and of
 --      all supports. Then the run names its folders in another way than its paths.
-WITH entry_vaults AS (
-    SELECT e.id AS query_id, UNNEST(e.vaults) AS vault
-    FROM golden_entries
-),
-
-run_vaults AS (
+WITH run_vaults AS (
     SELECT DISTINCT r.run_id, v.vault
-    FROM (
-        SELECT result_no, UNNEST(list_transform(reference_list, lambda reference: reference.vault)) AS vault
-        FROM anchor_rows
-        UNION ALL
-        SELECT result_no, UNNEST(list_transform(hits, lambda hit: hit.vault))
-        FROM anchor_rows
-    ) AS v
+    FROM row_vaults AS v
     JOIN results AS r ON r.result_no = v.result_no
-    WHERE v.vault <> ''
 ),
 
 paths AS (
@@ -42,38 +30,38 @@ paths AS (
 ),
 
 path_folders AS (
-    SELECT DISTINCT run_id, split_part(path, '/', 1) AS folder
+    SELECT DISTINCT run_id, SPLIT_PART(path, '/', 1) AS folder
     FROM paths
-    WHERE contains(path, '/')
+    WHERE CONTAINS(path, '/')
 ),
 
 like_paths AS (
     SELECT DISTINCT f.run_id
     FROM row_folders AS f
-    JOIN path_folders AS p ON p.run_id = f.run_id AND p.folder = split_part(f.folder, '/', 1)
+    JOIN path_folders AS p ON p.run_id = f.run_id AND p.folder = SPLIT_PART(f.folder, '/', 1)
 ),
 
 found AS (
     SELECT r.result_no, r.run_id, e.vault, true AS is_named
     FROM results AS r
-    JOIN entry_vaults AS e ON e.query_id = r.query_id
+    JOIN query_vaults AS e ON e.query_id = r.query_id
 
     UNION ALL
     SELECT r.result_no, r.run_id, v.vault, true
     FROM results AS r
     JOIN run_vaults AS v ON v.run_id = r.run_id
-    WHERE r.query_id NOT IN (SELECT query_id FROM entry_vaults)
+    WHERE r.query_id NOT IN (SELECT query_id FROM query_vaults)
 
     UNION ALL
-    SELECT r.result_no, r.run_id, split_part(f.folder, '/', 1), false
+    SELECT r.result_no, r.run_id, SPLIT_PART(f.folder, '/', 1), false
     FROM results AS r
     JOIN row_folders AS f ON f.result_no = r.result_no
-    WHERE contains(f.folder, '/')
+    WHERE CONTAINS(f.folder, '/')
       AND f.run_id NOT IN (SELECT run_id FROM like_paths)
-      AND r.query_id NOT IN (SELECT query_id FROM entry_vaults)
+      AND r.query_id NOT IN (SELECT query_id FROM query_vaults)
 )
 
-SELECT f.result_no, f.vault, bool_or(f.is_named) AS is_named, bool_or(p.folder IS NOT NULL) AS is_folder
+SELECT f.result_no, f.vault, BOOL_OR(f.is_named) AS is_named, BOOL_OR(p.folder IS NOT NULL) AS is_folder
 FROM found AS f
 LEFT JOIN path_folders AS p ON p.run_id = f.run_id AND p.folder = f.vault
 GROUP BY f.result_no, f.vault

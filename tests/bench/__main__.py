@@ -1,4 +1,7 @@
-"""`make bench`: kbeval beside a plain Python scorer and its peers, on the same data in the same run."""
+"""`make bench`: kbeval beside a plain Python scorer and its peers, on the same data in the same run.
+
+`make bench-large`: one archive in four ways, on one machine, in shards, and on two other engines.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from kbeval.engine.session import Session
 from kbeval.render.table import Column, render
 from kbeval.scoring.aggregate import aggregate_runs, run_totals
 from kbeval.scoring.scorer import open_scoring
-from tests.bench import chunkers, plain_scorer, pooling, reading, reports, sending, start_up, ways_in
+from tests.bench import chunkers, large, plain_scorer, pooling, reading, reports, sending, start_up, ways_in
 from tests.bench.data import make_database, make_history
 from tests.bench.traces import make_traces
 
@@ -33,6 +36,10 @@ HERE = Path(__file__).parent
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="kbeval-bench-") as name:
         folder = Path(name)
+        if "--large" in sys.argv[1:]:
+            for title, rows in large.reports(folder):
+                table(title, large.HEADS, rows)
+            return
         print(f"{os.cpu_count()} cores; Python {sys.version.split()[0]}; memory limit {DEFAULT_MEMORY_LIMIT}\n")
         table("a small database: the demo", ["what", "seconds", "peak MB", "ratio"], start_up.rows(folder, alternate))
         end_to_end(folder)

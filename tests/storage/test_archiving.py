@@ -42,7 +42,7 @@ def test_every_file_can_be_read_by_everyone(stored: Workspace, folder: Path) -> 
     store_scored(stored.score(to_store=True), db=stored.db)
     archive(stored, folder)
     files = sorted(folder.rglob("*.parquet"))
-    assert len(files) == 6 + 2 * 8
+    assert len(files) == 6 + 2 * 9
     for file in files:
         ((found,),) = duckdb.execute("SELECT COUNT(*) FROM read_parquet(?)", [str(file)]).fetchall()
         assert found == len(pl.read_parquet(file)) == pq.read_table(file).num_rows
@@ -56,7 +56,7 @@ def test_it_holds_runs_rows_facts_chunk_spans_and_labels(stored: Workspace, fold
     archive(stored, folder)
     one = run_folder(folder, "one")
     assert {path.stem for path in one.glob("*.parquet")} == {
-        *("results", "bad_rows", "hits", "repeated_hits", "cited_places", "answers", "hit_claims", "rows")
+        *("results", "bad_rows", "hits", "repeated_hits", "cited_places", "answers", "hit_claims", "bad_claims", "rows")
     }
     rows = pl.read_parquet(one / "rows.parquet")
     assert dict(rows.select("query_id", "result_json").iter_rows()) == {

@@ -16,9 +16,12 @@ from kbeval.engine.memory import most_threads
 from kbeval.engine.session import Session
 from kbeval.errors import NotEnoughMemoryError
 from kbeval.explore.explorer import open_explorer
+from kbeval.scoring.aggregate import Scored, aggregate_runs
+from kbeval.scoring.scorer import Scoring
 from kbeval.storage.source import open_rows
 from kbeval.systems.fast_trace_session import TwoThreadedSession
 from tests.bench.data import make_database
+from tests.bench.short_rows import make_short_history
 from tests.support.workspace import Workspace
 
 # What Python, the engine and the data frames take before anything is read.
@@ -205,3 +208,53 @@ def test_an_answer_of_any_size_is_written_in_the_same_memory(workspace: Workspac
     assert code == 0, errors
     assert (tmp_path / "out.csv").stat().st_size > 300_000_000
     assert peak < 100 + PROGRAM_MEGABYTES
+
+
+# --- archives ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_archiving_and_scoring_an_archive_stay_within_the_limit(tmp_path: Path) -> None:
+    """A million hits. Runs that do not fit together are scored in several steps, with the same numbers."""
+    database, golden = make_short_history(tmp_path / "made", runs=20, queries=5_000, hits=10)
+    archive, labels = tmp_path / "history", ("--golden", str(golden))
+    code, _, errors, peak = run("archive", str(archive), "--db", str(database), *labels, "--memory-limit", "100MB")
+    assert code == 0, errors
+    assert peak < 100 + PROGRAM_MEGABYTES
+    stored = []
+    for limit in ("1GB", "60MB"):
+        code, _, errors, peak = run("score", "--all", "--db", str(archive), *labels, "--memory-limit", limit)
+        assert code == 0, errors
+        stored.append(json.loads((archive / "scores.json").read_text())["runs"])
+        (archive / "scores.json").unlink()
+    assert peak < 60 + PROGRAM_MEGABYTES
+    assert stored[0] == stored[1]
+    assert len(stored[0]) == 20
+
+
+def test_runs_that_do_not_fit_into_memory_together_are_scored_apart(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Down to one; what does not fit alone is an error."""
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["c1"]})
+    for name in "abcde":
+        workspace.add_run(name, {"q": {"hits_top_k": [{"rank": 1, "chunk_id": "c1"}]}})
+    whole = workspace.score(to_store=True)
+    together: list[int] = []
+
+    def of_at_most_two(scoring: Scoring) -> Scored:
+        together.append(len(scoring.runs))
+        if len(scoring.runs) > 2:
+            msg = "not enough memory"
+            raise NotEnoughMemoryError(msg)
+        return aggregate_runs(scoring)
+
+    monkeypatch.setattr("kbeval.scoring.aggregate.aggregate_runs", of_at_most_two)
+    parts = workspace.score(to_store=True)
+    assert [run.run_id for run in parts.runs] == [run.run_id for run in whole.runs]
+    assert {name: numbers.to_json() for name, numbers in parts.aggregates.items()} == {
+        name: numbers.to_json() for name, numbers in whole.aggregates.items()
+    }
+    assert parts.row_marks == whole.row_marks
+    assert max(together) == 5
+    assert sorted(count for count in together if count <= 2) == [1, 2, 2]

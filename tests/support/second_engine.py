@@ -39,7 +39,7 @@ class Sail:
         kept = [
             (column, kind)
             for column, kind, *_ in session.rows(f"DESCRIBE {name}")
-            if is_plain(kind) and not kind.startswith("U")
+            if is_plain(kind) and (not kind.startswith("U") or column == "row_mark")
         ]
         # A sum of whole numbers has 128 bits in DuckDB, and 64 in Spark.
         columns = [
@@ -85,31 +85,43 @@ def is_plain(kind: str) -> bool:
 
 
 @contextlib.contextmanager
-def running_sail(folder: Path) -> Iterator[Sail]:
-    """A server for as long as the block."""
+def sail_server(folder: Path, **process_settings: Any) -> Iterator[str]:
+    """The address of a server for as long as the block."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "pysail", "spark", "server", "--ip", "127.0.0.1", "--port", str(port)]
+    with (folder / "sail.log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, **process_settings)
+    try:
+        _wait_for(port, process, folder / "sail.log")
+        yield f"sc://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def connected(address: str, folder: Path) -> Iterator[Sail]:
+    """A connection to a server for as long as the block."""
     from pyspark.sql import SparkSession
 
     main = sys.modules["__main__"]
     if not hasattr(main, "__file__"):
         # Without it, as in processes of pytest-xdist, the client takes the program for a doctest of its own.
         main.__file__ = __file__
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "pysail", "spark", "server", "--ip", "127.0.0.1", "--port", str(port)]
-    with (folder / "sail.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+    spark = SparkSession.builder.remote(address).create()
     try:
-        _wait_for(port, process, folder / "sail.log")
-        address = f"sc://127.0.0.1:{port}"
-        spark = SparkSession.builder.remote(address).create()
-        try:
-            yield Sail(spark, folder, address)
-        finally:
-            spark.stop()
+        yield Sail(spark, folder, address)
     finally:
-        process.kill()
-        process.wait()
+        spark.stop()
+
+
+@contextlib.contextmanager
+def running_sail(folder: Path) -> Iterator[Sail]:
+    """A server and a connection to it for as long as the block."""
+    with sail_server(folder) as address, connected(address, folder) as sail:
+        yield sail
 
 
 def _wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:

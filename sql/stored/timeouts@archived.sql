@@ -1,0 +1,5 @@
+-- timeouts: as timeouts.sql, where each different error was looked at once.
+-- kind: view
+SELECT r.result_no, r.error
+FROM results AS r
+JOIN timeout_errors AS t ON t.error = r.error

@@ -1,0 +1,317 @@
+"""`score --engine`, on Sail: a Spark Connect server in a process of its own on loopback, without a JVM."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kbeval.cli import run
+from kbeval.engine.far_session import FarSession
+from kbeval.engine.spark import SparkConnect
+from kbeval.errors import EngineError
+from tests.support.elsewhere import (
+    KBEVAL,
+    archived,
+    assert_exact_numbers,
+    assert_same_bytes,
+    hostile_archive,
+    large_archive,
+    score,
+    scores,
+)
+from tests.support.pages import ROOT, blocks_in
+from tests.support.second_engine import Sail, running_sail, sail_server
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.fixture(scope="module")
+def sail(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sail]:
+    with running_sail(tmp_path_factory.mktemp("sail")) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return hostile_archive(tmp_path_factory.mktemp("hostile"))
+
+
+@pytest.fixture(scope="module")
+def demo(made_demo: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The archive of the demo, and its labels; only to be copied."""
+    golden = made_demo / "golden.yaml"
+    return archived(made_demo / "kb.db", golden, tmp_path_factory.mktemp("demo") / "history"), golden
+
+
+def copied(demo: tuple[Path, Path], folder: Path) -> Path:
+    return shutil.copytree(demo[0], folder / "history")
+
+
+@pytest.mark.parametrize(
+    "how",
+    [(), ("--match", "exact", "--missing", "zero", "--by", "tags"), ("--match", "span", "--by", "category,tags")],
+    ids=["auto", "exact", "span"],
+)
+def test_odd_runs_have_the_same_bytes(
+    hostile: tuple[Path, Path], tmp_path: Path, sail: Sail, how: tuple[str, ...]
+) -> None:
+    assert_same_bytes(*hostile, tmp_path, sail.address, *how)
+
+
+def test_large_runs_have_the_same_bytes(tmp_path: Path, sail: Sail) -> None:
+    assert_same_bytes(*large_archive(tmp_path), tmp_path, sail.address)
+
+
+def test_stored_numbers_are_exact(tmp_path: Path, sail: Sail) -> None:
+    assert_exact_numbers(sail, tmp_path)
+
+
+def refused(fragment: str, archive: Path, golden: Path, *arguments: str) -> None:
+    """One line, exit code 2, and nothing is stored or left."""
+    before = sorted(path.name for path in archive.iterdir()) if archive.is_dir() else []
+    found = score(archive, golden, *arguments)
+    lines = [line for line in found.stderr.splitlines() if line]
+    assert (found.returncode, found.stdout, len(lines)) == (2, "", 1), found.stderr
+    assert fragment in lines[0], lines[0]
+    assert "Traceback" not in found.stderr
+    if archive.is_dir():
+        assert sorted(path.name for path in archive.iterdir()) == before
+
+
+def test_what_goes_wrong_is_one_line(demo: tuple[Path, Path], made_demo: Path, tmp_path: Path, sail: Sail) -> None:
+    archive, golden = copied(demo, tmp_path), demo[1]
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        away = f"sc://127.0.0.1:{unused.getsockname()[1]}"
+    refused("no server at", archive, golden, "--engine", f"{away}/;token=secret")
+    refused("it must be the address of a Spark Connect server", archive, golden, "--engine", "http://x;token=secret")
+    refused("SPARK_REMOTE, which is not set", archive, golden, "--engine", "spark")
+    # A SQLite database.
+    refused("--engine reads archives", made_demo / "kb.db", golden, "--engine", sail.address)
+    # Fields of stored rows.
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "words.sql").write_text(
+        "-- words: how many letters the answer has\n-- grain: per_query\nLENGTH(fields ->> '$.answer.answer')\n"
+    )
+    refused("cannot compute metrics that name fields", archive, golden, "--engine", sail.address, "--metrics", "own")
+    refused("slice by fields of the golden file", archive, golden, "--engine", sail.address, "--by", "mode")
+    # A damaged archive: a file that was cut short, and one of the same length with other bytes.
+    hits = next(archive.glob("runs/*rechunked*/hits.parquet"))
+    whole = hits.read_bytes()
+    hits.write_bytes(whole[:-20])
+    refused("is a damaged archive", archive, golden, "--engine", sail.address)
+    hits.write_bytes(whole[:-12] + b"\0" * 12)
+    refused("cannot read a file of the archive", archive, golden, "--engine", sail.address)
+    hits.write_bytes(whole)
+    # A path that engines take for a pattern.
+    odd = archive.rename(tmp_path / "we[1]rd")
+    refused("for a pattern", odd, golden, "--engine", sail.address)
+
+
+def test_a_server_that_dies_is_one_line(tmp_path: Path) -> None:
+    with sail_server(tmp_path) as address:
+        engine = SparkConnect(f"{address}/;user_id=secret")
+    with pytest.raises(EngineError, match="does not answer") as raised:
+        engine.rows("SELECT 1")
+    assert "\n" not in str(raised.value)
+    assert "secret" not in str(raised.value)
+    engine.stop()
+
+
+def test_a_server_that_sees_other_files_is_one_line(tmp_path: Path, sail: Sail) -> None:
+    """At the path of the exchange folder there is nothing there, or another archive."""
+    engine = SparkConnect(sail.address)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "mine").mkdir()
+    with FarSession(engine, tmp_path / "mine", reach=[tmp_path]) as session:
+        session.check_place()
+        for elsewhere in ("nowhere", "other"):
+            real = engine.read
+
+            def read(name: str, paths: Sequence[Path], elsewhere: str = elsewhere, real: Any = real) -> None:
+                """As a server to which this path is another folder."""
+                real(name, [tmp_path / elsewhere / path.name for path in paths])
+
+            shutil.copy(tmp_path / "mine" / "probe.parquet", tmp_path / "other")
+            engine.read = read  # type: ignore[method-assign]
+            with pytest.raises(EngineError, match="the archive must be at the same path there") as raised:
+                session.check_place()
+            assert "\n" not in str(raised.value)
+            engine.read = real  # type: ignore[method-assign]
+    engine.stop()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "[SPARK_JOB_CANCELLED] Job aborted due to stage failure: java.lang.OutOfMemoryError: Java heap space\n\tat x",
+        "[UNABLE_TO_ACQUIRE_MEMORY] Unable to acquire 65536 bytes of memory, got 0. SQLSTATE: 53200",
+        "Not enough memory to build and broadcast the table to all worker nodes.",
+        "Resources exhausted: Failed to allocate additional 1.0 MB for GroupedHashAggregateStream",
+    ],
+)
+def test_a_server_without_memory_is_one_line(sail: Sail, message: str) -> None:
+    """As Spark and Sail say it."""
+    engine = SparkConnect(sail.address)
+
+    def fail() -> None:
+        raise RuntimeError(message)
+
+    with pytest.raises(
+        EngineError, match=r"ran out of memory \(at per_query\): give it more, or score in shards"
+    ) as raised:
+        engine._doing("per_query", fail)
+    assert "\n" not in str(raised.value)
+    engine.stop()
+
+
+def test_the_script_of_the_documentation_works(own_demo: Path, tmp_path: Path, sail: Sail) -> None:
+    page = (ROOT / "docs" / "beyond-one-machine.md").read_text()
+    (script,) = (block.text for block in blocks_in(page) if block.file)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "SPARK_REMOTE": sail.address}
+    found = subprocess.run(
+        ["sh", "-c", script], check=False, cwd=own_demo, env=environment, capture_output=True, text=True, timeout=600
+    )
+    assert found.returncode == 0, found.stderr
+    assert "stored the numbers of 4 runs in history" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("expression", "fault"),
+    [
+        (
+            "MAX(CASE WHEN is_expected_chunk THEN 1.0 / (rank + 2) END)",
+            r"own_one is 0\.\d+ by DuckDB and 0\.\d+ by the",
+        ),
+        ("MAX(rank // 2)", "the engine at sc://"),
+    ],
+    ids=["differs", "refused"],
+)
+def test_an_own_metric_on_which_engines_differ_is_refused(
+    demo: tuple[Path, Path], tmp_path: Path, sail: Sail, expression: str, fault: str
+) -> None:
+    archive = copied(demo, tmp_path)
+    (tmp_path / "own").mkdir()
+    head = "-- own_one: a metric of one's own\n-- grain: per_expected_hit\n"
+    (tmp_path / "own" / "own_one.sql").write_text(head + expression + "\n")
+    own = ("--metrics", str(tmp_path / "own"))
+    assert score(archive, demo[1], *own).returncode == 0
+    (archive / "scores.json").unlink()
+    found = score(archive, demo[1], "--engine", sail.address, *own)
+    assert found.returncode == 2
+    assert re.search(fault, found.stderr), found.stderr
+    assert "own_one.sql" in found.stderr
+    assert not (archive / "scores.json").exists()
+    # Written so that both agree, it is computed.
+    agreed = "MAX(CASE WHEN is_expected_chunk THEN CAST(1 AS DOUBLE) / (rank + 2) END)"
+    (tmp_path / "own" / "own_one.sql").write_text(head + agreed + "\n")
+    found = score(archive, demo[1], "--engine", sail.address, *own)
+    assert found.returncode == 0, found.stderr
+    there = scores(archive)
+    assert '\\"own_one\\"' in there
+    (archive / "scores.json").unlink()
+    assert score(archive, demo[1], *own).returncode == 0
+    assert scores(archive) == there
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "killed"])
+def test_the_exchange_folder_is_gone_afterwards(
+    hostile: tuple[Path, Path], tmp_path: Path, sail: Sail, ending: signal.Signals
+) -> None:
+    archive, golden = copied(hostile, tmp_path), hostile[1]
+    command = [*KBEVAL, "score", "--all", "--skip-bad-rows", "--db", str(archive), "--golden", str(golden)]
+    victim = subprocess.Popen([*command, "--engine", sail.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    until = time.monotonic() + 300
+    while not list(archive.glob("exchange-*/*/*.parquet")):
+        assert victim.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    victim.send_signal(ending)
+    _, errors = victim.communicate(timeout=300)
+    assert b"Traceback" not in errors
+    left = list(archive.glob("*exchange-*"))
+    if ending is signal.SIGINT:
+        assert victim.returncode == 130
+    else:
+        assert len(left) == 1
+        # The next call removes it, even if it is about something else.
+        assert run(["score", "--all", "--dry-run", "--db", str(archive), "--golden", str(golden)]) in (0, 2)
+        found = score(archive, golden, "--engine", sail.address, "--dry-run")
+        assert found.returncode == 0, found.stderr
+    assert not list(archive.glob("*exchange-*"))
+    assert not (archive / "scores.json").exists()
+
+
+def _without_privilege() -> None:
+    """Root, but files of others are as closed to it as to anybody."""
+    libc = ctypes.CDLL(None)
+    for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+        libc.prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="takes files away from one of two processes, which only root can do")
+def test_nothing_big_passes_through_the_client(demo: tuple[Path, Path], tmp_path: Path, sail: Sail) -> None:
+    """The files of runs can be read by the server, and not by the client."""
+    archive, golden = copied(demo, tmp_path), demo[1]
+    expected = shutil.copytree(archive, tmp_path / "expected")
+    assert score(expected, golden).returncode == 0
+    hidden = list(archive.glob("runs/*/*.parquet"))
+    assert len(hidden) > 30
+    for path in hidden:
+        path.chmod(0o600)
+        os.chown(path, 54321, 54321)
+    command = [*KBEVAL, "score", "--all", "--force", "--db", str(archive), "--golden", str(golden)]
+
+    def client(*more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*command, *more], check=False, capture_output=True, text=True, timeout=600, preexec_fn=_without_privilege
+        )
+
+    # Without the server, the client cannot read them.
+    alone = client()
+    assert (alone.returncode, "is missing or damaged" in alone.stderr) == (2, True), alone.stderr
+    found = client("--engine", sail.address)
+    assert found.returncode == 0, found.stderr
+    assert scores(archive) == scores(expected)
+    # Nor are they read to see that nothing has changed since.
+    again = [argument for argument in command if argument != "--force"]
+    found = subprocess.run(
+        [*again, "--engine", sail.address], check=False, capture_output=True, text=True, preexec_fn=_without_privilege
+    )
+    assert (found.returncode, "4 runs unchanged" in found.stderr) == (0, True), found.stderr
+    assert not list(archive.glob("*exchange-*"))
+
+
+def test_without_the_extra_nothing_imports_the_client(demo: tuple[Path, Path], tmp_path: Path) -> None:
+    """And with --engine, one line says what to install."""
+    archive, golden = copied(demo, tmp_path), demo[1]
+    code = (
+        "import sys\n"
+        "class Absent:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] in ('pyspark', 'grpc', 'pandas'):\n"
+        "            raise ModuleNotFoundError(name)\n"
+        "sys.meta_path.insert(0, Absent())\n"
+        "from kbeval.cli import run\n"
+        "sys.exit(run(sys.argv[1:]))\n"
+    )
+    command = [sys.executable, "-c", code, "score", "--all", "--db", str(archive), "--golden", str(golden)]
+    found = subprocess.run([*command, "--engine", "sc://127.0.0.1:1"], check=False, capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (2, "")
+    assert found.stderr.splitlines() == [
+        "kbeval: --engine needs the client of Spark Connect: pip install 'kbeval[spark]'"
+    ]
+    assert subprocess.run(command, check=False, capture_output=True, text=True).returncode == 0
