@@ -9,8 +9,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from kbeval.engine.interruptible import run_interruptible
 from kbeval.engine.quoting import parquet_scan
-from kbeval.engine.session import run_interruptible
 from kbeval.golden import Golden, load_golden, unpacked
 from kbeval.storage.archive_scores import Scores, read_scores
 from kbeval.storage.cache import Choice, Facts
