@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from kbeval.compare.doubts import doubts_about, other_labels
 from kbeval.compare.judges import different_judges
 from kbeval.compare.overlap import SIDES, coarse_labels, pairs_under_other_rules
 from kbeval.compare.report import EXACT, FALLBACK, KINDS, CompareReport, Comparison, QueryComparison
@@ -26,7 +27,6 @@ from kbeval.metrics.catalogue import NEITHER, Metric
 from kbeval.metrics.model import AggregateMetrics
 from kbeval.metrics.names import Names, ks_named, once_meant
 from kbeval.scoring.aggregate import Scored, aggregate_runs, judges_of
-from kbeval.scoring.depths import stored_depths
 from kbeval.scoring.matching_warnings import whose_chunks
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.scorer import Scoring, StoredScoring, open_scoring
@@ -43,7 +43,6 @@ from kbeval.storage.run_config import (
 from kbeval.storage.runs import Run
 from kbeval.storage.source import with_or_without_copy
 from kbeval.util.numbers import LARGEST
-from kbeval.util.text import counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -63,8 +62,6 @@ _ABOUT_LABELS = (
 )
 _LAST_RESORT = "groundedness"
 _KINDS_OF_NUMBER = {"count": "count", "sum": "sum", "percentiles": "percentile"}
-# The depth of mrr, and the largest k if none is requested.
-_DEEPEST = 10
 _CAUSES = ("presence", "failure", "ranking", "places", "refusal", "rules", "citations", "configuration")
 
 
@@ -247,7 +244,7 @@ class _Compare:
             shown=frozenset(pairs) if self.options.only else None,
             overlap=(scoring.options.min_overlap, scoring.options.overlap_of) if self.by_span else None,
         )
-        doubts = [*_doubts(scoring, report, len(query_ids)), *self._other_rules(scoring, pairs)]
+        doubts = [*doubts_about(scoring, report, len(query_ids)), *self._other_rules(scoring, pairs)]
         return replace(report, warnings=[*self.warnings, *scored.warnings, *scored.bad_row_warning(), *doubts])
 
     def _other_rules(self, scoring: Scoring, pairs: Mapping[str, Pairs]) -> Iterator[str]:
@@ -271,7 +268,7 @@ class _Compare:
 
     def load(self, scoring: Scoring) -> list[Difference]:
         """Load the comparison into the session, then build everything that reads from it."""
-        self.warnings += _other_labels(scoring)
+        self.warnings += other_labels(scoring)
         differences = config_diff(config_of(self.run_a), config_of(self.run_b))
         changed = changed_parts(differences)
         k_a, k_b = (eval_k(config_of(run)) for run in (self.run_a, self.run_b))
@@ -400,56 +397,3 @@ def _headline(pairs: Mapping[str, Pairs]) -> str | None:
         return max(counts, key=lambda name: counts[name])
     decisive = [name for name, applies in tested.items() if applies.any() and pairs[name].better != NEITHER]
     return next((name for name in decisive if name != _LAST_RESORT), None)
-
-
-def _other_labels(scoring: Scoring) -> Iterator[str]:
-    """Warn if stored numbers were computed with other labels, because those numbers are not compared."""
-    labels = scoring.golden.hash
-    others = [run.run_id for run in scoring.runs if run.scored_with("golden") not in (None, labels)]
-    if others:
-        were = "was" if len(others) == 1 else "were"
-        yield (
-            f"{' and '.join(others)} {were} last scored with another golden file:"
-            f" both runs are recomputed, with {scoring.golden.path} as it is now"
-        )
-
-
-def _different_depths(scoring: Scoring, report: CompareReport) -> Iterator[str]:
-    """Warn if the runs kept different numbers of hits: metrics that look deeper than the smaller one are not
-    comparable.
-    """
-    depths = stored_depths(scoring)
-    cut = [(depth, run_id) for run_id, (depth, is_cut) in depths.items() if is_cut and depth < _DEEPEST]
-    if not cut:
-        return
-    least, shallow = min(cut)
-    other = report.run_b if shallow == report.run_a else report.run_a
-    reached = {run_id: depth for run_id, depth, *_ in scoring.session.rows("SELECT * FROM run_depths")}
-    if reached.get(other, 0) > least:
-        yield (
-            f"run {shallow} holds {counted(least, 'hit')} per query and run {other} up to {reached[other]:,}: numbers"
-            f" that look deeper than {least:,} (mrr looks at {_DEEPEST}) are not comparable; choose others with --only"
-        )
-
-
-def _doubts(scoring: Scoring, report: CompareReport, common: int) -> Iterator[str]:
-    """Warnings that a reader needs before trusting the numbers."""
-    # With --missing zero each run has a number for every golden query, whether it was asked or not.
-    ((total,),) = scoring.session.rows("SELECT COUNT(DISTINCT query_id) FROM per_query WHERE is_counted")
-    if not common:
-        yield "the runs have no query in common, so the difference is unknown"
-    elif common < total:
-        yield (
-            f"{counted(total - common, 'query', 'queries')} in one run only: A, B and delta are each over a run's own"
-            f" queries, intervals and tests over the {common:,} that both have"
-        )
-    yield from _different_depths(scoring, report)
-    ((by_doc,),) = scoring.session.rows(
-        "SELECT COUNT(*) FROM pairs AS p JOIN queries AS q ON q.query_id = p.query_id"
-        " WHERE p.matching = 'doc' AND q.n_expected_chunks + q.n_expected_spans > 0"
-    )
-    if by_doc:
-        yield (
-            f"{counted(by_doc, 'query', 'queries')} of {len(report.per_query):,} matched by document alone,"
-            " because the position of the expected chunks or of the hits is unknown"
-        )

@@ -19,7 +19,8 @@ from kbeval.engine.quoting import quoted
 from kbeval.engine.relations import called_macros, macros, read_sql
 from kbeval.engine.session import Session, first_line
 from kbeval.errors import KbevalError, UsageError
-from kbeval.explore.explorer import BATCH_ROWS, Explorer
+from kbeval.explore.answers import BATCH_ROWS
+from kbeval.explore.explorer import Explorer
 from kbeval.explore.tables import reads_of, tables
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.run_tables import compare_macro

@@ -21,6 +21,7 @@ from kbeval.engine.guard import Statement, query_error, read_statements
 from kbeval.engine.memory import limiting
 from kbeval.engine.session import Added, Session
 from kbeval.errors import WANT_OF_MEMORY, NotEnoughMemoryError, UsageError
+from kbeval.explore.answers import BATCH_ROWS, ZONED, batches, without_zones
 from kbeval.explore.compare_table import Comparisons
 from kbeval.explore.tables import COMPARE, FORMER, Table, read_by, tables
 from kbeval.golden import Golden, load_golden
@@ -39,12 +40,8 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-BATCH_ROWS = 10_000
-BATCH_CHARACTERS = 20_000_000
-FEW_ROWS = 100
 # Layers whose relations are intermediate steps towards the numbers.
 _STEPS = ("places", "matching")
-_ZONED = "TIMESTAMP WITH TIME ZONE"
 
 
 @dataclass(frozen=True)
@@ -281,9 +278,9 @@ class Explorer:
         with self.asking(statement) as session:
             cursor = session.execute(statement.sql)
             described = [(str(column[0]), str(column[1])) for column in cursor.description or ()]
-            if any(_ZONED in kind for _, kind in described):
-                cursor = session.execute(_without_zones(session, statement.sql, [kind for _, kind in described]))
-            yield Answer(unique([name for name, _ in described]), _batches(session, cursor))
+            if any(ZONED in kind for _, kind in described):
+                cursor = session.execute(without_zones(session, statement.sql, [kind for _, kind in described]))
+            yield Answer(unique([name for name, _ in described]), batches(session, cursor))
 
     @contextlib.contextmanager
     def arrow(self, statement: Statement) -> Iterator[pa.RecordBatchReader]:
@@ -378,44 +375,6 @@ def unique(names: Sequence[str]) -> tuple[str, ...]:
         taken.add(new.lower())
         found.append(new)
     return tuple(found)
-
-
-def _without_zones(session: Session, sql: str, kinds: Sequence[str]) -> str:
-    """The same rows, with times that have a time zone as text: Python has no such times without another library."""
-    # As the parser writes it: without comments and without the final semicolon.
-    ((plain,),) = session.rows("SELECT json_deserialize_sql(json_serialize_sql($1))", [sql])
-    names = [f"c{place}" for place in range(len(kinds))]
-    columns = [
-        f"CAST({name} AS {kind.replace(_ZONED, 'VARCHAR')})" if _ZONED in kind else name
-        for name, kind in zip(names, kinds, strict=True)
-    ]
-    return f"SELECT {', '.join(columns)} FROM ({plain}) AS answer({', '.join(names)})"
-
-
-def _batches(session: Session, cursor: duckdb.DuckDBPyConnection) -> Iterator[list[tuple[Any, ...]]]:
-    while batch := session.waiting(lambda: _batch(cursor)):
-        yield batch
-
-
-def _batch(cursor: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    """As many rows as a batch may have, or fewer if they are large."""
-    found: list[tuple[Any, ...]] = []
-    weight, few = 0, 1
-    while len(found) < BATCH_ROWS and weight < BATCH_CHARACTERS:
-        try:
-            rows = cursor.fetchmany(min(few, BATCH_ROWS - len(found)))
-        except (OverflowError, ValueError) as error:
-            # The engine's intervals and dates have a larger range than Python's.
-            msg = f"the answer contains a value that cannot be shown ({error}); convert it to text: CAST(… AS VARCHAR)"
-            raise UsageError(msg) from error
-        if not rows:
-            break
-        found += rows
-        # Its rows are similar: one of them represents all.
-        one = len(repr(rows[-1]))
-        weight += one * len(rows)
-        few = max(1, min(FEW_ROWS, (BATCH_CHARACTERS - weight) // one))
-    return found
 
 
 class Outline:

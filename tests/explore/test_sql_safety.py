@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from kbeval.cli.sql import LONGEST_QUERY
-from kbeval.explore.explorer import BATCH_CHARACTERS, open_explorer
+from kbeval.explore.answers import BATCH_CHARACTERS
+from kbeval.explore.explorer import open_explorer
 from tests.cli.test_cli import call, refused
 from tests.support.workspace import Workspace, hits
 
