@@ -116,6 +116,15 @@ def test_ten_queries_in_a_browser(browser: Browser, served: tuple[Workspace, Lab
     assert HOSTILE.partition("\x1b")[0] in str(page.locator("#candidates").text_content())
     assert "hacked" not in page.title()
     assert accessibility_faults(page) == []
+    # The words of the query are marked. One candidate at a time, or all of them.
+    driver.open("q2")
+    assert set(page.locator("#candidates .word").all_text_contents()) == {"Topic"}
+    counts = []
+    for _ in range(3):
+        counts.append(page.locator("#candidates > li:visible").count())
+        driver.press("v")
+    assert counts in ([1, 2, 1], [2, 1, 2])
+    driver.press("v")
     label_ten(driver)
     driver.open("q10")
     assert workspace.golden.read_bytes().decode() == AFTER

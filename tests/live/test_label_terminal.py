@@ -19,7 +19,7 @@ from textual.widgets import Input, ListView, Static
 
 from kbeval.live.labelling.session import Chosen, Labelling
 from kbeval.live.labelling.terminal import LabelApp
-from kbeval.live.labelling.terminal_text import lines_part
+from kbeval.live.labelling.terminal_text import lines_part, text_of
 from tests.support.labelled import AFTER, BEFORE, label_ten, make
 from tests.support.workspace import Workspace
 
@@ -109,7 +109,18 @@ def test_ten_queries_at_a_terminal(tmp_path: Path) -> None:
                 shown = app.export_screenshot()
                 assert "\x1b" not in shown
                 assert "<img src=x" not in shown
-                for key in ("v", "v", "question_mark", "escape", "n", "p", "l"):
+                # One candidate alone, or the list next to it.
+                is_listed = []
+                for _ in range(3):
+                    is_listed.append(app.query_one("#list").display)
+                    await pilot.press("v")
+                    await pilot.pause()
+                assert is_listed in ([True, False, True], [False, True, False])
+                view = session.view("q2")
+                text = text_of(view, view.candidates[0], is_settling=False)
+                marked = {text.plain[one.start : one.end] for one in text.spans if "underline" in str(one.style)}
+                assert marked == {"Topic"}
+                for key in ("v", "question_mark", "escape", "n", "p", "l"):
                     await pilot.press(key)
                     await pilot.pause()
                 app.screen.query_one(Input).value = "9-1"

@@ -427,6 +427,22 @@ def test_everything_that_is_chosen_is_printed(browser: Browser, tmp_path: Path) 
     page.close()
 
 
+def test_beyond_five_hundred_queries_the_rest_is_printed_as_one_line_each(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
+    make_texts(tmp_path, 510)
+    files = ["--db", str(tmp_path / "kb.db"), "--golden", str(tmp_path / "golden.json")]
+    assert run(["report", "a", "b", *files, "-o", str(tmp_path / "r.html")]) == 0
+    page = browser.new_page()
+    page.goto((tmp_path / "r.html").as_uri())
+    page.wait_for_selector("html[data-ready=yes]")
+    page.evaluate(SEEN)
+    page.evaluate("() => { dispatchEvent(new Event('beforeprint')); dispatchEvent(new Event('afterprint')); }")
+    seen = page.evaluate("window.seen")
+    assert (seen["listed"], seen["full"]) == (510, 500)
+    assert seen["said"] == "All 510 queries; the first 500 in full, the others as one line each."
+    assert page.locator(SUMMARY).count() == 50
+    page.close()
+
+
 def test_without_javascript_a_page_prints_with_everything_open(opened: Open) -> None:
     page = opened("one", script=False).page
     closed = page.locator("#static .q > details:not([open]) .detail").first
