@@ -324,7 +324,7 @@ class _Table:
 
 
 def _unordered(query_id: str) -> str:
-    said = f"the rows of query {query_id} are not in the order of score, and there is no column rank"
+    said = f"the rows of query {query_id} are not sorted by score, and there is no column rank"
     return f"{said}: the order in the file counts as the ranking; --order score goes by the scores"
 
 

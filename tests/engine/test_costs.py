@@ -110,10 +110,10 @@ def test_rows_are_read_in_few_batches(tmp_path: Path, costs: Costs) -> None:
 def test_comparing_two_runs_by_ids(own_demo: Path, costs: Costs) -> None:
     db, golden = own_demo / "kb.db", own_demo / "golden.yaml"
     kbeval.compare_runs("2026-03-01-baseline", "2026-03-02-words", db=db, golden=golden)
-    check(costs, statements=141, passes=1)
+    check(costs, statements=142, passes=1)
 
 
 def test_comparing_two_runs_by_spans(own_demo: Path, costs: Costs) -> None:
     db, golden = own_demo / "kb.db", own_demo / "golden.yaml"
     kbeval.compare_runs("2026-03-03-bm25", "2026-03-04-rechunked", db=db, golden=golden)
-    check(costs, statements=168, passes=2)
+    check(costs, statements=169, passes=2)

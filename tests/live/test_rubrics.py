@@ -71,7 +71,7 @@ def test_the_hash_changes_with_every_character_of_the_text() -> None:
         ("---\nname: a\n---\n{{ answer }}", "scale is missing"),
         ("---\nscale: 0-5\n---\n{{ answer }}", "name is missing"),
         ("---\nname: A b\nscale: 0-5\n---\n{{ answer }}", "lower-case"),
-        ("---\nname: tokens\nscale: 0-5\n---\n{{ answer }}", "taken"),
+        ("---\nname: tokens\nscale: 0-5\n---\n{{ answer }}", "used by the metric judge_tokens"),
         ("---\nname: a\nscale: good-bad\n---\n{{ answer }}", "scale is 'good-bad'"),
         ("---\nname: a\nscale: 5-0\n---\n{{ answer }}", "scale is '5-0'"),
         ("---\nname: a\nscale: 0-5\nclaims: maybe\n---\n{{ answer }}", "claims is 'maybe'"),
