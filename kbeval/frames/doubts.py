@@ -43,6 +43,7 @@ def document_doubts(  # noqa: PLR0913  (both sides)
     *,
     docs: pl.Series,
     results: NDArray[np.int64],
+    n_hits: NDArray[np.int64],
     found_rows: NDArray[Any],
     judged: pl.Series,
     judged_results: NDArray[np.int64],
@@ -51,15 +52,18 @@ def document_doubts(  # noqa: PLR0913  (both sides)
 ) -> list[str]:
     """Judged documents that were not found, because no id is equal.
 
-    `results`: the query of each hit, below 0 if it is not evaluated. `found_rows`: the hits that are judged. `ranks`:
-    of the judged documents, 0 if not found.
+    `results`: the query of each hit, below 0 if it is not evaluated. `n_hits`: of each query. `found_rows`: the hits
+    that are judged. `ranks`: of the judged documents, 0 if not found.
     """
-    evaluated = np.flatnonzero(results >= 0)
-    if not len(evaluated) or not len(ranks):
+    total = np.cumsum(n_hits)
+    if not len(total) or not total[-1] or not len(ranks):
         return []
+    last = len(total) - 1
     nothing_found = not len(found_rows)
-    most = int(results.max()) if nothing_found or len(evaluated) <= _SAMPLE else _first(results[evaluated])
-    looked_at = evaluated[results[evaluated] <= most]
+    # The last of the first queries that together have enough hits.
+    most = last if nothing_found else min(last, int(np.searchsorted(total, _SAMPLE)))
+    # As a number without a sign, one below 0 is above all others.
+    looked_at = np.flatnonzero(results.view(np.uint64) <= most)
     hits = pl.DataFrame({"result": results[looked_at], "row": looked_at, "hit": docs.gather(looked_at)})
     hits = hits.join(pl.DataFrame({"row": found_rows.astype(np.int64)}), on="row", how="anti")
     lost = np.flatnonzero((ranks == 0) & (judged_results <= most))
@@ -69,7 +73,7 @@ def document_doubts(  # noqa: PLR0913  (both sides)
     )
     said = []
     if nothing_found:
-        mine, theirs = _quoted(docs[int(evaluated[0])]), _quoted(judged[0])
+        mine, theirs = _quoted(docs[int(looked_at[0])]), _quoted(judged[0])
         said.append(
             f"no document of {sources[0]} is judged in {sources[1]}, so nothing counts as found: do their ids belong"
             f" together? (the first are {mine} and {theirs})"
@@ -77,16 +81,10 @@ def document_doubts(  # noqa: PLR0913  (both sides)
     if alike.height:
         alike = alike.sort("result", "hit", "label")
         n = counted(alike.height, "judged document")
-        where = "" if most == int(results.max()) else f" of the first {counted(most + 1, 'query', 'queries')}"
+        where = "" if most == last else f" of the first {counted(most + 1, 'query', 'queries')}"
         example = f"({_quoted(alike['hit'][0])} and {_quoted(alike['label'][0])})"
         said.append(f"{n}{where} not found: the ids in {sources[0]} and {sources[1]} differ {_WHY} {example}")
     return said
-
-
-def _first(results: NDArray[np.int64]) -> int:
-    """The last of the first queries that together have enough hits."""
-    total = np.cumsum(np.bincount(results))
-    return int(np.searchsorted(total, _SAMPLE))
 
 
 def _quoted(text: str) -> str:

@@ -137,6 +137,7 @@ def _judge(  # noqa: PLR0913, PLR0917  (both sides, and how)
     doubts += document_doubts(
         docs=run[DOC],
         results=hit_results,
+        n_hits=queries["n_hits"].to_numpy(),
         found_rows=row,
         judged=judged,
         judged_results=result,
