@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import stat
@@ -70,13 +71,24 @@ def test_gate_latest_with_a_run_called_latest(place: Place) -> None:
 
 
 def left_of(folder: Path) -> dict[str, int]:
-    """What is there that nobody asked for."""
-    wanted = {"kb.db", "golden.json", "out.duckdb", "out.csv", "kb.db-wal", "kb.db-shm", "kb.db-journal"}
-    return {
-        str(path.relative_to(folder)): path.stat().st_size
-        for path in folder.rglob("*")
-        if (path.is_file() and path.name not in wanted | {".kbeval-lock"}) or (path.parent != folder and path.is_file())
+    """Files that are neither the data nor what was asked for."""
+    wanted = {
+        "kb.db",
+        "golden.json",
+        "out.duckdb",
+        "out.csv",
+        "kb.db-wal",
+        "kb.db-shm",
+        "kb.db-journal",
+        ".kbeval-lock",
     }
+    found = {}
+    for path in folder.rglob("*"):
+        # A file may be gone by now.
+        with contextlib.suppress(OSError):
+            if path.is_file() and (path.parent != folder or path.name not in wanted):
+                found[str(path.relative_to(folder))] = path.stat().st_size
+    return found
 
 
 @pytest.mark.parametrize(
