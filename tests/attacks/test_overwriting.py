@@ -72,16 +72,8 @@ def test_gate_latest_with_a_run_called_latest(place: Place) -> None:
 
 def left_of(folder: Path) -> dict[str, int]:
     """Files that are neither the data nor what was asked for."""
-    wanted = {
-        "kb.db",
-        "golden.json",
-        "out.duckdb",
-        "out.csv",
-        "kb.db-wal",
-        "kb.db-shm",
-        "kb.db-journal",
-        ".kbeval-lock",
-    }
+    companions = {"kb.db-wal", "kb.db-shm", "kb.db-journal", ".kbeval-lock"}
+    wanted = {"kb.db", "golden.json", "out.duckdb", "out.csv"} | companions
     found = {}
     for path in folder.rglob("*"):
         # A file may be gone by now.
