@@ -43,7 +43,7 @@ format: $(DEV)  ## fix style and formatting
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-type: $(DEV)  ## mypy, strict
+type: $(PEERS)  ## mypy, strict (tests import the peers)
 	$(BIN)/mypy
 
 bench: $(PEERS)  ## benchmark kbeval against a plain Python scorer and its peers
