@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 VENV   := .venv
+# Where Python is told not to write bytecode, every process would compile all of kbeval again: a quarter of a second each.
+unexport PYTHONDONTWRITEBYTECODE
 BIN    := $(VENV)/bin
 # One marker file per installed dependency group.
 READY  := $(VENV)/.ready
@@ -9,10 +11,10 @@ DEV    := $(VENV)/.dev
 PEERS  := $(VENV)/.peers
 # The same for Chromium, which some tests need.
 BROWSER := $(VENV)/.browser
-# And for Spark, which `make test-spark` and `make bench-large` need.
+# The same for Spark, which `make test-spark` and `make bench-large` need.
 SPARK := $(VENV)/.spark
 
-# All processors, busy until the end: who has nothing left takes tests from another.
+# Use all processors; an idle worker takes tests from another one.
 PARALLEL := -n auto --dist worksteal
 
 .DEFAULT_GOAL := help
@@ -49,7 +51,7 @@ type: $(PEERS)  ## mypy, strict (tests import the peers)
 bench: $(PEERS)  ## benchmark kbeval against a plain Python scorer and its peers
 	$(BIN)/python -m tests.bench
 
-bench-large: $(PEERS) $(SPARK)  ## one machine, shards, Sail and Spark next to each other, at two sizes
+bench-large: $(PEERS) $(SPARK)  ## one machine, shards, Sail and Spark side by side, at two sizes
 	$(BIN)/python -m tests.bench --large
 
 docs: $(DEV)  ## write the command reference in docs/commands.md from the help texts
@@ -76,14 +78,14 @@ $(PEERS): $(DEV)
 	$(BIN)/python -m pip install -qq --group peers
 	@touch $@
 
-# Spark itself, in a folder of its own: it cannot be installed next to its thin client. Java where that is possible.
+# Spark itself, in a folder of its own: it cannot be installed together with its thin client. Java is installed if that is possible.
 $(SPARK): $(DEV)
 	$(BIN)/python -m pip install -qq --no-deps --target $(VENV)/spark "pyspark>=4.1"
 	@command -v java > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq \
 		&& DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends default-jre-headless > /dev/null; } || true
 	@touch $@
 
-# The system's own Chromium; installed where there is none and that is possible.
+# The system's own Chromium, which is installed if it is missing and that is possible.
 $(BROWSER): $(DEV)
 	@$(BIN)/python -m tests.support.browser || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && apt-get update -qq \
 		&& DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core > /dev/null; } || true

@@ -9,9 +9,7 @@ Names are loaded on first use, so that importing kbeval is cheap.
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # importing `typing` takes as long as all the rest
 __version__ = "0.1.0"
 
 _HOMES = {
@@ -58,6 +56,8 @@ _HOMES = {
 __all__ = [*sorted(_HOMES), "__version__"]  # noqa: PLE0604  (the names of the table above)
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from kbeval.compare.gates import GateReport as GateReport
     from kbeval.compare.gates import check_gates as check_gates
     from kbeval.compare.report import CompareReport as CompareReport
@@ -100,6 +100,8 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401  (any public name)
     if name in _HOMES:
+        import importlib
+
         return getattr(importlib.import_module(_HOMES[name]), name)
     msg = f"module 'kbeval' has no attribute {name!r}"
     raise AttributeError(msg)

@@ -19,9 +19,25 @@ def _prepare(arguments: list[str]) -> None:
         SPARE.prepare()
 
 
+def _printed_overview(arguments: list[str]) -> bool:
+    """Print the overview if that is what was asked for. It needs nothing else, so nothing else is loaded."""
+    from kbeval.cli.overview import is_overview, overview
+
+    if not is_overview(arguments) or sys.stdout is None:
+        return False
+    try:
+        sys.stdout.write(f"{overview()}\n")
+        sys.stdout.flush()
+    except OSError:  # the reader has closed the pipe, or the disk is full: the full command line reports that
+        return False
+    return True
+
+
 def main() -> None:
     """Run the command line; Ctrl-C works even while it is still being loaded."""
     try:
+        if _printed_overview(sys.argv[1:]):
+            return
         from kbeval.util.interrupts import INTERRUPTS
 
         INTERRUPTS.install()

@@ -1,12 +1,11 @@
 """Settings from `kbeval.toml`, or `[tool.kbeval]` in `pyproject.toml`: the nearest one in this folder or above it.
 
-A flag overrides an environment variable, which overrides the file. Paths in the file are relative to the folder that
+An option overrides an environment variable, which overrides the file. Paths in the file are relative to the folder that
 the file is in.
 """
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,6 +80,8 @@ def load_config(start: Path) -> Config:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    import tomllib
+
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

@@ -81,7 +81,7 @@ class Workspace:
         return compare_runs(a, b, db=self.db, golden=self._labels(), options=CompareOptions(scoring=self.options))
 
     def report(self, path: Location, *runs: str, history: Sequence[str] = (), redact: bool = False) -> Path:
-        """Write one HTML file that shows the evidence: of one run, of two, or of metrics over time."""
+        """Write one HTML file that shows the evidence: for one run, two runs, or metrics over time."""
         from kbeval.compare.run import CompareOptions
         from kbeval.report.writing import write_report
 

@@ -13,7 +13,10 @@ from kbeval.database.process import SPARE
 from tests.support.archives import fill
 from tests.support.workspace import Workspace
 
-# The same examples each time, so that a red build is about the change; `thorough` looks for new ones.
+# For the processes that tests start: with it, each would compile all of kbeval again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# The same examples each time, so that a failure is caused by the change; `thorough` looks for new ones.
 settings.register_profile(
     "default",
     deadline=None,
@@ -66,7 +69,7 @@ def _one_process_for_all() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing of the developer's own settings reaches a test."""
+    """The developer's own settings do not affect tests."""
     for name in ("KBEVAL_DB", "KBEVAL_GOLDEN", "KBEVAL_THREADS", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
@@ -74,7 +77,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="session")
 def made_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder that `kbeval demo` makes, once; only to be read."""
+    """The folder that `kbeval demo` creates, made once; read-only."""
     folder = tmp_path_factory.mktemp("made") / "demo"
     assert run(["demo", str(folder)]) == 0
     return folder

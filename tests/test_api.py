@@ -40,7 +40,7 @@ def test_an_aggregate_is_computed_and_stored(one_run: Workspace) -> None:
     assert kbeval.AggregateMetrics.from_json(one_run.stored()) == aggregate
 
 
-def test_results_are_handed_out_as_polars_frames(one_run: Workspace) -> None:
+def test_results_are_returned_as_polars_frames(one_run: Workspace) -> None:
     options = kbeval.ScoreOptions(by="category")
     frame = kbeval.score_runs(one_run.db, one_run.golden, options=options).frame()
     assert isinstance(frame, pl.DataFrame)

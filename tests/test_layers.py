@@ -9,7 +9,7 @@ import kbeval
 
 PACKAGE = Path(kbeval.__file__).parent
 CHILD = PACKAGE / "database" / "child"
-# Lowest first. Those of one line know nothing of each other, but for errors and util.
+# Lowest first. Packages of one line do not import each other, except errors and util.
 LAYERS = (
     {"errors", "util"},
     {"database", "settings"},
@@ -54,8 +54,8 @@ def test_no_module_imports_upwards() -> None:
             continue
         for module in sorted(imports(path)):
             other = module.split(".")[1]
-            beside = HEIGHT[other] == HEIGHT[name] != 0 and other != name
-            if HEIGHT[other] > HEIGHT[name] or beside:
+            same_level = HEIGHT[other] == HEIGHT[name] != 0 and other != name
+            if HEIGHT[other] > HEIGHT[name] or same_level:
                 upwards.append(f"{path.relative_to(PACKAGE)} imports {module}")
     assert upwards == []
 

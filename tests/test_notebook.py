@@ -1,4 +1,4 @@
-"""The example notebook: its cells run in order, and what they end with is shown as a table."""
+"""The example notebook: its cells run in order, and their results are shown as tables."""
 
 from __future__ import annotations
 

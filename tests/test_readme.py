@@ -16,7 +16,7 @@ import click
 import pytest
 
 import kbeval
-from kbeval.cli import COMMANDS
+from kbeval.cli.overview import COMMANDS
 from kbeval.engine.relations import FOLDERS, relations
 from kbeval.explore.findings import CODES
 from kbeval.explore.tables import read_by

@@ -102,7 +102,7 @@ def compare_command(a: str, b: str, form: str, top: int, report: str | None, **f
 
 
 def _tell_judged_hits(found: CompareReport, database: str, golden: str, options: ScoreOptions) -> None:
-    """Where people label: a run whose hits were not read looks worse than it is."""
+    """If people label here: a run whose hits were not judged looks worse than it is."""
     from kbeval.explore.unjudged import judged_in
     from kbeval.util.text import shown
 

@@ -28,7 +28,7 @@ _OTHERWISE = {"threads": "all processors", "runs_dir": "runs, next to the databa
 def config_command(context: click.Context, /, form: str, **_: Any) -> int:  # noqa: ANN401
     """Show each setting and where it comes from.
 
-    A flag overrides the environment, which overrides the config file, which overrides the built-in default.
+    An option overrides the environment, which overrides the config file, which overrides the built-in default.
     """
     from kbeval.render.table import Column
     from kbeval.util.hiding import Hider

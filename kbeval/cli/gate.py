@@ -56,9 +56,10 @@ if TYPE_CHECKING:
 def gate_command(run: str, form: str, **flags: Any) -> int:  # noqa: ANN401  (click's options)
     """Check a run against its thresholds.
 
-    Exit code 0 if all gates pass, 1 if one fails. Metrics are named as in the JSON (hit_at_k.5) or in short (hit@5). A
-    metric without a value fails its gate. Thresholds are compared with exact values, not with rounded ones. Gates can
-    also be defined in [gates] of the config file; the command line adds to them and overrides them.
+    Exit code 0 if all gates pass, 1 if one fails. Metrics are named as in the JSON (hit_at_k.5) or by their
+    short names (hit@5). A metric without a value fails its gate. Thresholds are compared with exact values, not with
+    rounded ones. Gates can also be defined in [gates] of the config file; the command line adds to them and overrides
+    them.
 
     A baseline of 'previous', '~N' or 'latest~N' is a run before RUN in its suite.
     """

@@ -8,7 +8,6 @@ recommend a command that stores other numbers.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 
 import click
@@ -47,6 +46,8 @@ class Hints:
         if context is None or command is None:
             return
         known = {option.name: option for option in command.params if isinstance(option, click.Option)}
+        import shlex
+
         for key in _KEPT:
             is_given = context.get_parameter_source(key) is ParameterSource.COMMANDLINE
             if is_given and key in known and known[key].opts[0] not in said:

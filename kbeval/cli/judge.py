@@ -30,7 +30,7 @@ class _Temperature(click.ParamType[float | str]):
         return click.FloatRange(0, 2)(value, param, ctx)
 
 
-# Who judges, by what, and for how much.
+# The judge, its rubrics and its budget.
 _OPTIONS = (
     click.option(
         "--judge-model",
@@ -44,24 +44,24 @@ _OPTIONS = (
         "--judge-temperature",
         type=_Temperature(),
         metavar="N|none",
-        help="sampling temperature; none: send none, for models that refuse it  [0]",
+        help="sampling temperature; none: do not send one, for models that do not accept it  [0]",
     ),
     click.option(
         "--judge-max-tokens",
         type=click.IntRange(1, _MOST),
         metavar="N",
-        help="tokens of a reply at most, with the thoughts of models that think  [2000]",
+        help="maximum tokens per reply, including the reasoning of reasoning models  [2000]",
     ),
-    click.option("--judge-ca-file", metavar="FILE", help="certificates to trust besides the usual ones, for https"),
+    click.option("--judge-ca-file", metavar="FILE", help="certificates to trust in addition to the default ones"),
     click.option(
         "--rubric",
         "rubrics",
         metavar="NAME|FILE",
         multiple=True,
-        help="what to judge by: groundedness, correctness or a Markdown file; may be repeated  [default: both]",
+        help="what to judge by: groundedness, correctness or a Markdown file; repeatable  [default: both]",
     ),
     click.option(
-        "--allow-cut-context", is_flag=True, help="judge although the stored context is not what the system saw"
+        "--allow-cut-context", is_flag=True, help="judge even if the stored context is not what the system saw"
     ),
     click.option("--max-cost", type=click.FloatRange(0), metavar="USD", help="stop before more than this is spent"),
     click.option(
@@ -70,15 +70,13 @@ _OPTIONS = (
         metavar="N",
         help="judge N answers again and show the agreement",
     ),
-    click.option(
-        "--second-judge-model", metavar="NAME", help="the judge for --spot-check  [default: the same once more]"
-    ),
+    click.option("--second-judge-model", metavar="NAME", help="the judge for --spot-check  [default: the same judge]"),
     click.option("--second-judge-base-url", metavar="URL", help="address of its server  [default: --judge-base-url]"),
 )
 
 
 def judge_options(command: common.Command) -> common.Command:
-    """The options that say who judges, by what, and for how much."""
+    """Options for the judge, its rubrics and its budget."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -88,14 +86,18 @@ def judge_options(command: common.Command) -> common.Command:
 @click.argument("run")
 @judge_options
 @click.option(
-    "--agreement", "with_people", is_flag=True, help="show how far the judge agrees with people; asks nothing"
+    "--agreement", "with_people", is_flag=True, help="show how well the judge agrees with people; sends nothing"
 )
 @click.option("--dry-run", is_flag=True, help="show what would be asked and what it would cost; send nothing")
-@click.option("--seed", type=int, default=0, help="chooses the answers of --spot-check")
-@click.option("--concurrency", type=click.IntRange(1, 1000), default=16, help="most requests at once, 16 by default")
-@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="most requests per second")
+@click.option("--seed", type=int, default=0, help="seed that chooses the answers of --spot-check")
+@click.option("--concurrency", type=click.IntRange(1, 1000), default=16, help="maximum requests at once  [16]")
+@click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="maximum requests per second")
 @click.option(
-    "--timeout", type=click.FloatRange(0, min_open=True), default=120.0, metavar="SECONDS", help="per request"
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    default=120.0,
+    metavar="SECONDS",
+    help="per request  [120]",
 )
 @common.db_option
 @common.suite_option
@@ -159,7 +161,7 @@ def _print_people(database: Path, run: str, form: str) -> int:
             alpha = "is not defined" if value is None else f"is {value:.4f}{spread}"
             common.note(f"{rubric}: among {people} people, Krippendorff's alpha (ordinal) {alpha}")
     if not found.rows:
-        missing = "no judge scored it" if found.people else "no one scored its answers"
+        missing = "no judge scored it" if found.people else "no person scored its answers"
         common.note(
             f"nothing to compare in run {found.run_id}: {missing}; see 'kbeval label --as-judge {found.run_id}'"
         )
@@ -172,7 +174,7 @@ def _agreement_cells(one: Agreement) -> list[Cell]:
 
 
 def judge_plan(run: str, flags: Mapping[str, Any], progress: common.Progress) -> Plan:
-    """What the options of a command ask to be judged, with what is doubtful about it said."""
+    """What to judge, according to the options of a command; doubts are printed as warnings."""
     from kbeval.golden import load_golden
     from kbeval.live.judging import make_plan
 
@@ -236,7 +238,7 @@ def _options(settings: common.Settings, flags: Mapping[str, Any], progress: comm
 
 
 def _temperature(given: float | str | None, configured: float | str | None) -> float | None:
-    """What to send; None: nothing. Whole numbers are sent as such."""
+    """The temperature to send; None: none is sent. Whole numbers are sent as such."""
     found = given if given is not None else configured
     if found == "none":
         return None
@@ -245,19 +247,19 @@ def _temperature(given: float | str | None, configured: float | str | None) -> f
 
 
 def _same_server(model: str, base_url: str | None) -> str | None:
-    """A second model is on the server of the first, unless it names its provider."""
+    """The address of a second model: that of the first, unless it names its provider."""
     return None if model.startswith(("openai:", "anthropic:")) else base_url
 
 
 def _in(folder: Path, name: str) -> str:
-    """A rubric of the config file: the name of a shipped one, or a path relative to the file."""
+    """A rubric in the config file: the name of a shipped one, or a path relative to the file."""
     from kbeval.metrics.catalogue import SHIPPED_RUBRICS
 
     return name if name in SHIPPED_RUBRICS else str(folder / name)
 
 
 def _money(cost: float | None) -> str:
-    return "not known" if cost is None else f"{cost:.4f}"
+    return "unknown" if cost is None else f"{cost:.4f}"
 
 
 def _print_estimate(plan: Plan, found: Estimate, form: str) -> None:
@@ -270,10 +272,10 @@ def _print_estimate(plan: Plan, found: Estimate, form: str) -> None:
         ["answers to judge", len(plan.answers.answers)],
         ["rows without an answer to judge", plan.answers.others],
         ["questions", found.questions],
-        ["known already, cost nothing", found.cached],
-        ["tokens to send, about", found.tokens_in],
-        ["tokens of replies, about", found.tokens_out],
-        ["US dollars, about", _money(found.cost_usd)],
+        ["already known, free of charge", found.cached],
+        ["tokens to send (estimate)", found.tokens_in],
+        ["tokens of replies (estimate)", found.tokens_out],
+        ["US dollars (estimate)", _money(found.cost_usd)],
     ]
     common.print_table([Column("what"), Column("count", right=True)], rows, form)
     common.note(f"dry run: nothing was sent to {plan.options.judge.name} and nothing was stored")
@@ -304,9 +306,9 @@ def _print(report: JudgeReport, form: str) -> None:
     plan = report.plan
     common.note(f"judging {report.judging_id} of run {plan.run_id} by {plan.options.judge.name} is complete")
     if not report.requests:
-        common.note("everything was known before: nothing was sent, and it cost nothing")
+        common.note("all judgements were already known: nothing was sent")
     if unscored := sum(result.unscored for result in report.rubrics):
-        what = "the judge's replies could not be read; 'why' in the table judgements says more"
+        what = "the judge's replies could not be read; see 'why' in the table judgements"
         common.note(f"{counted(unscored, 'answer')} unscored: {what}")
     common.note(f"next: 'kbeval score {shown(plan.run_id)}'")
 

@@ -25,10 +25,10 @@ _FRESH_K = 20
 
 @click.command("label")
 @click.option("--web", is_flag=True, help="label in a browser, on a page that only this machine can open")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="with --web: the port  [any that is free]")
-@click.option("--annotator", metavar="NAME", help="who decides  [the name of your account]")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="with --web: the port  [a free one]")
+@click.option("--annotator", metavar="NAME", help="who decides  [your account name]")
 @click.option("--depth", type=click.IntRange(1, LARGEST_K), default=10, help="ranks of each run to pool  [10]")
-@click.option("--only", multiple=True, metavar="ID", help="only this query; can be repeated")
+@click.option("--only", multiple=True, metavar="ID", help="only this query; repeatable")
 @click.option("--category", metavar="NAME", help="only queries of this category")
 @click.option("--unlabelled", is_flag=True, help="only queries without labels")
 @click.option("--since-run", metavar="RUN", help="pool this run and later ones; only queries with something new")
@@ -36,26 +36,26 @@ _FRESH_K = 20
     "--as",
     "written_as",
     type=click.Choice(("spans", "chunks", "supports")),
-    help="write expected_spans, expected_chunk_ids or gold_supports  [as the entries already do, else spans]",
+    help="write expected_spans, expected_chunk_ids or gold_supports  [as existing entries, otherwise spans]",
 )
-@click.option("--fresh", is_flag=True, help=f"ask the live system, too, for {_FRESH_K} hits per query")
+@click.option("--fresh", is_flag=True, help=f"also ask the live system for {_FRESH_K} hits per query")
 @click.option("--target", "target_name", metavar="NAME", help="with --fresh: the target to ask")
-@click.option("--settle", is_flag=True, help="decide on what people disagree on; with --as-judge: on their scores")
-@click.option("--agreement", is_flag=True, help="show how far people agree, and on what they do not")
+@click.option("--settle", is_flag=True, help="settle what people disagree on; with --as-judge: their scores")
+@click.option("--agreement", is_flag=True, help="show how well people agree, and what they disagree on")
 @click.option("--by", metavar="FIELD", help="with --agreement: also for each value of a field, such as category")
-@click.option("--as-judge", metavar="RUN", help="give the answers of a run scores by a rubric, blind to the judge's")
+@click.option("--as-judge", metavar="RUN", help="score the answers of a run by a rubric, blind to the judge's scores")
 @click.option(
     "--rubric", "rubrics", metavar="NAME|FILE", multiple=True, help="with --as-judge: what to score by  [default: both]"
 )
-@click.option("--seed", type=int, default=0, help="of the order in which candidates are shown")
+@click.option("--seed", type=int, default=0, help="seed for the order in which candidates are shown")
 @common.db_option
 @common.golden_option
 @common.format_option
 @common.engine_options
 def label_command(web: bool, port: int, form: str, **given: Any) -> int:  # noqa: ANN401  (click's options)
-    """Decide which texts answer the golden queries, and write that into the golden file.
+    """Decide which texts answer the golden queries, and write the labels to the golden file.
 
-    For each query, everything that stored runs returned is shown once, whatever the chunker, without runs, ranks and
+    For each query, every text that stored runs returned is shown once, even if chunkers differ, without runs, ranks or
     scores. Each decision is stored at once in the table kbeval_labels; the golden file is saved after each query, and
     only the entries that changed are written.
     """
@@ -122,7 +122,7 @@ def _chosen(settings: common.Settings, given: Mapping[str, Any], progress: commo
 
 
 def annotator_of(name: str | None) -> str:
-    """Who decides: as given, else the name of the account."""
+    """Who decides: the given name, otherwise the name of the account."""
     if name is None:
         try:
             name = getpass.getuser()
@@ -151,18 +151,18 @@ def _fresh(
     ]
     found, failed = ask_target(target, loaded, wanted, database, _FRESH_K)
     if failed:
-        common.warn(f"{counted(len(failed), 'query', 'queries')} got no answer, first {failed[0]}")
+        common.warn(f"{counted(len(failed), 'query', 'queries')} got no answer (first: {failed[0]})")
     return found
 
 
 def _nothing(given: Mapping[str, Any]) -> str:
     if given["settle"]:
-        return "people disagree on nothing that is not settled"
+        return "there are no open disagreements"
     return "no query to label: check --only, --category, --unlabelled and --since-run"
 
 
 def _check(given: Mapping[str, Any]) -> None:
-    """Options that mean nothing together."""
+    """Refuse options that cannot be combined."""
     context = click.get_current_context()
     modes = [name for name in ("agreement", "as_judge", "settle") if given[name]]
     if len(modes) > 1 and "agreement" in modes:
@@ -284,11 +284,11 @@ def _print_agreement(settings: common.Settings, by: str | None, form: str) -> in
 
 
 def _check_field(by: str | None, golden: Golden | None) -> None:
-    """A field that no query has would put all of them into one slice."""
+    """Refuse a field that no query has: all queries would be in one slice."""
     if by is None:
         return
     if golden is None:
-        msg = "--by needs the golden file, whose fields it is about: pass --golden FILE"
+        msg = "--by needs the golden file, which has the fields: pass --golden FILE"
         raise UsageError(msg)
     fields = {name for entry in golden.entries for name in entry}.union(*golden.own.values()) - {"id", "query"}
     if by not in fields:
@@ -310,10 +310,10 @@ def _serve(actions: Acts, port: int) -> None:
         raise UsageError(msg) from error
     with server:
         click.echo(server.url)
-        common.note("open this address in a browser; Ctrl-C ends the page, everything that was decided is stored")
+        common.note("open this address in a browser; Ctrl-C stops the server, and all decisions are stored")
         try:
             if server.wait() == "idle":
-                common.note("ended: nothing was asked for half an hour")
+                common.note("ended: no requests for half an hour")
         except KeyboardInterrupt:
             common.note("ended")
 
@@ -323,7 +323,7 @@ def _say_saved(session: Labelling) -> None:
     for problem in saved.problems:
         common.warn(problem)
     if session.file.backup is not None:
-        common.note(f"saved {session.file.path}; as it was before: {shown(str(session.file.backup))}")
+        common.note(f"saved {session.file.path}; backup: {shown(str(session.file.backup))}")
     queries, candidates = session.left()
     if queries:
         left = f"{counted(queries, 'query', 'queries')} and {counted(candidates, 'candidate')}"

@@ -25,13 +25,13 @@ _OF_THE_RUN = ("k", "mode", "run_id", "suite", "limit", "only", "sample", "seed"
 _SHOWN_BODY = 20_000
 
 
-# What a run is made with.
+# The options of a run.
 _OPTIONS = (
     click.option(
         "--target", "target_name", metavar="NAME", help="a [targets.NAME] of kbeval.toml, or a type of target"
     ),
     click.option("--url", metavar="URL", help="address of the system, for targets of type http and anchors"),
-    click.option("--chunker-version", metavar="NAME", help="whose chunks to search, for targets of type bm25"),
+    click.option("--chunker-version", metavar="NAME", help="chunker whose chunks to search, for targets of type bm25"),
     click.option("--timeout", type=click.FloatRange(0, min_open=True), help="seconds to wait for an answer  [120]"),
     click.option("--k", type=click.IntRange(1, LARGEST_K), help="how many hits to ask for  [10]"),
     click.option("--mode", metavar="TEXT", help="retrieval mode, stored with every row and available to templates"),
@@ -40,29 +40,29 @@ _OPTIONS = (
         "--suite", metavar="NAME", default="live", show_default=True, help="the suite that the run belongs to"
     ),
     click.option("--limit", type=click.IntRange(1), help="only the first N queries"),
-    click.option("--only", multiple=True, metavar="ID", help="only this query; can be repeated"),
+    click.option("--only", multiple=True, metavar="ID", help="only this query; repeatable"),
     click.option("--sample", type=click.IntRange(1), help="only a random sample of N queries"),
     click.option("--seed", type=int, default=0, show_default=True, help="seed of the sample"),
     click.option("--repeat", type=click.IntRange(1, _MOST_REPEATS), default=1, help="make N runs of one configuration"),
     click.option("--retrieval-only", is_flag=True, help="store no answers, only hits"),
     click.option("--description", metavar="TEXT", help="what is being tried, stored with the run"),
     click.option(
-        "--store-full-text", is_flag=True, help="keep the texts of hits whole, not only 200 characters of each"
+        "--store-full-text", is_flag=True, help="store the full texts of hits, not only 200 characters of each"
     ),
-    click.option("--concurrency", type=click.IntRange(1, _MOST_AT_ONCE), help="requests in flight at most"),
-    click.option("--rate", type=click.FloatRange(0, min_open=True), help="requests per second at most"),
+    click.option("--concurrency", type=click.IntRange(1, _MOST_AT_ONCE), help="maximum requests in flight"),
+    click.option("--rate", type=click.FloatRange(0, min_open=True), help="maximum requests per second"),
     click.option(
         "--max-errors",
         default="20%",
         show_default=True,
         metavar="N",
-        help="stop if more queries fail, a share or a number",
+        help="stop if more queries fail: a percentage or a number",
     ),
 )
 
 
 def run_options(command: common.Command) -> common.Command:
-    """The options with which a run is made or continued."""
+    """The options for making or continuing a run."""
     resume = click.option("--resume", metavar="RUN", help="continue an unfinished run")
     for option in reversed((*_OPTIONS, resume)):
         command = option(command)
@@ -72,15 +72,15 @@ def run_options(command: common.Command) -> common.Command:
 @click.command("run")
 @run_options
 @click.option("--dry-run", is_flag=True, help="show the first request and send nothing")
-@click.option("--verbose", is_flag=True, help="show every request with its response and the row made of it")
+@click.option("--verbose", is_flag=True, help="show every request with its response and the row made from it")
 @common.db_option
 @common.golden_option
 def run_command(dry_run: bool, **given: Any) -> int:  # noqa: ANN401  (click's options)
     """Ask a live system every golden query, and store its answers as a run.
 
     The system is a target: [target] in kbeval.toml, or options. Every answer is stored at once; a run that was
-    interrupted, even by a crash, continues with --resume and asks only what has no answer. The database is created
-    if it does not exist. Prints the id of the run.
+    interrupted, even by a crash, continues with --resume and asks only the queries without an answer. The
+    database is created if it does not exist. Prints the id of the run.
     """
     job = RunJob(given, dry_run=dry_run)
     if dry_run:
@@ -117,14 +117,14 @@ class RunJob:
             self._target = choose_target(settings.config, given["target_name"], self._overrides)
 
     def show_first_request(self) -> None:
-        """What would be sent first."""
+        """Print the first request."""
         from kbeval.live.run import first_request
 
         click.echo(_block(first_request(self._target, self.golden, self.database, _options(self._given))))
 
     @property
     def health_check(self) -> Callable[[], str | None] | None:
-        """Asks whether the system is healthy; None for targets that cannot be asked, and for a run to continue."""
+        """Checks whether the system is healthy; None for targets without a health check, and for a resumed run."""
         from kbeval.live.run import check_health
         from kbeval.live.targets import ANCHORS, HTTP
 
@@ -133,7 +133,7 @@ class RunJob:
         return lambda: check_health(self._target, self.database)
 
     def make(self) -> list[Finished]:
-        """Make the run, or continue it, and say what came of it."""
+        """Make the run, or continue it, and report the result."""
         from kbeval.live.run import make_runs, resume_run
 
         options, resumed = _options(self._given), self._given["resume"]
@@ -188,12 +188,12 @@ def _refuse(settings: common.Settings, *, dry_run: bool) -> None:
     fixed = [name for name in (*_OF_THE_RUN, "description", "store_full_text") if settings.given(name)]
     if fixed or dry_run:
         option = "--dry-run" if dry_run else f"--{fixed[0].replace('_', '-')}"
-        msg = f"{option} cannot be combined with --resume: the run keeps what it was started with"
+        msg = f"{option} cannot be combined with --resume: the run keeps its original configuration"
         raise UsageError(msg)
 
 
 def _block(text: str) -> str:
-    """Several lines from data, each harmless."""
+    """Several lines from data, each safe to print."""
     return "\n".join(map(shown, text.split("\n")))
 
 

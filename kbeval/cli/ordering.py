@@ -17,6 +17,6 @@ def order_option(default: str, ranks: str = "the rank column") -> Callable[[Comm
         type=click.Choice(["score", "rank"]),
         default=default,
         show_default=True,
-        help="what decides a ranking. score: as trec_eval has it, by score in single precision, then by document id,"
+        help="what decides a ranking. score: as in trec_eval, by score in single precision, then by document id,"
         f" both descending; a document that occurs twice for one query is rejected. rank: {ranks}",
     )

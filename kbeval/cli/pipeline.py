@@ -1,4 +1,4 @@
-"""`kbeval pipeline`: make a run and everything that follows from it."""
+"""`kbeval pipeline`: make a run, judge it, score it, compare it and check its gates."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ _MOST_SETTINGS = 30
 @click.command("pipeline")
 @run_options
 @click.option("--dry-run", is_flag=True, help="show the first request and send nothing")
-@click.option("--verbose", is_flag=True, help="show every request with its response and the row made of it")
-@click.option("--no-input", is_flag=True, help="ask nothing, even at a terminal")
+@click.option("--verbose", is_flag=True, help="show every request with its response and the row made from it")
+@click.option("--no-input", is_flag=True, help="never prompt, even at a terminal")
 @judge_options
 @click.option(
-    "--judge-concurrency", type=click.IntRange(1, 1000), default=16, help="most requests to the judge at once"
+    "--judge-concurrency", type=click.IntRange(1, 1000), default=16, help="maximum requests to the judge at once  [16]"
 )
-@click.option("--judge-rate", type=click.FloatRange(0, min_open=True), help="most requests to the judge per second")
+@click.option("--judge-rate", type=click.FloatRange(0, min_open=True), help="maximum requests to the judge per second")
 @click.option(
     "--judge-timeout",
     type=click.FloatRange(0, min_open=True),
     default=120.0,
     metavar="SECONDS",
-    help="seconds to wait for the judge, 120 by default",
+    help="seconds to wait for the judge  [120]",
 )
 @click.option("--skip-judge", is_flag=True, help="do not judge the answers")
 @click.option("--skip-score", is_flag=True, help="do not score the run")
@@ -67,9 +67,9 @@ def pipeline_command(dry_run: bool, **given: Any) -> int:  # noqa: ANN401  (clic
         return 0
     if not given["no_input"] and given["description"] is None and given["resume"] is None and _is_interactive():
         given["description"] = _ask_description(settings, given["suite"])
-    skip = {name: f"left out by --skip-{name}" for name in (JUDGE, SCORE, COMPARE) if given[f"skip_{name}"]}
+    skip = {name: f"--skip-{name} was given" for name in (JUDGE, SCORE, COMPARE) if given[f"skip_{name}"]}
     if given["retrieval_only"]:
-        skip.setdefault(JUDGE, "a run of retrieval only has no answers")
+        skip.setdefault(JUDGE, "a retrieval-only run has no answers")
     plan = Plan(
         database=job.database,
         golden=settings.golden(),
@@ -91,7 +91,7 @@ def pipeline_command(dry_run: bool, **given: Any) -> int:  # noqa: ANN401  (clic
 
 
 def _judge(given: Mapping[str, Any]) -> Callable[[str], str]:
-    """Judges a run as 'kbeval judge' does, and says in one line what came of it."""
+    """A function that judges a run as 'kbeval judge' does, and returns the result in one line."""
     politeness = {name: given[f"judge_{name}"] for name in ("concurrency", "rate", "timeout")}
 
     def judge(run_id: str) -> str:
@@ -118,7 +118,7 @@ def _is_interactive() -> bool:
 
 
 def _ask_description(settings: common.Settings, suite: str) -> str | None:
-    """Ask what is being tried; the configuration of the last run helps to say what is different now."""
+    """Ask what is being tried, and show the configuration of the last run as a reminder."""
     from kbeval.render.table import Column, render
     from kbeval.storage.run_config import config_fields, config_of
     from kbeval.storage.source import stored_runs
@@ -140,7 +140,7 @@ def _tell(step: StepResult) -> None:
 
 
 def _print(found: Evaluation) -> None:
-    """The numbers, the comparison and the gates: what the single commands print."""
+    """Print the numbers, the comparison and the gates, as the individual commands do."""
     from kbeval.compare.report import CompareReport
     from kbeval.render.gates import gate_table
     from kbeval.render.scores import score_table

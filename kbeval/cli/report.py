@@ -40,9 +40,10 @@ _NAME = "report.html"
 def report_command(names: tuple[str, ...], history: bool, **given: Any) -> int:  # noqa: ANN401  (click's options)
     """Write one HTML file that shows the evidence.
 
-    Of one run: its numbers with intervals, their distributions, its worst queries. Of two runs: whether B is better
+    For one run: its numbers with intervals, their distributions, its worst queries. For two runs: whether B is better
     than A, and both rankings and answers of every query side by side. With --history METRIC…: metrics over time. The
-    file is complete: it opens from disk, loads nothing and sends nothing. Texts are in it; --redact leaves them out.
+    file is self-contained: it opens from disk, loads nothing and sends nothing. It contains texts; --redact leaves
+    them out.
     """
     if history and not names:
         msg = "name a metric after --history, such as mrr or hit@5"
@@ -110,7 +111,7 @@ def _one_run(settings: common.Settings, run: str, given: dict[str, Any]) -> tupl
     database = settings.db()
     with one_snapshot(database, settings.get("cache") or "auto"), common.Progress() as progress:
         found = find_run(stored_runs(database), run, database, settings.get("suite"))
-        # As its stored numbers were made, unless the options say otherwise.
+        # In the same way as its stored numbers, unless the options say otherwise.
         scoring = replace(settings.score_options(found.scored_how(), on_step=progress.step), suite=None)
         options = OneRunOptions(scoring, skip_bad_rows=given["skip_bad_rows"], redact=given["redact"])
         return one_run_page(found.run_id, db=database, golden=settings.golden(), options=options), found.run_id

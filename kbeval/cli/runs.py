@@ -112,7 +112,7 @@ def _forget(database: str, name: str, *, is_sure: bool) -> int:
 
 
 def _row(run: Run, numbers: Sequence[str], *, repeats: bool) -> list[Cell]:
-    from kbeval.scoring.provenance import matched_by
+    from kbeval.metrics.model import matched_by
     from kbeval.storage.run_config import config_of
     from kbeval.util.hiding import without_secrets
 

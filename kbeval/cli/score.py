@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @click.option("--all", "all_runs", is_flag=True, help="score every run that changed since it was last scored")
 @click.option("--force", is_flag=True, help="with --all: also score runs that did not change")
-@click.option("--shard", metavar="I/N", help="with --all, of an archive: score only share I of N of the runs")
+@click.option("--shard", metavar="I/N", help="with --all, for an archive: score only shard I of N of the runs")
 @click.option("--merge", is_flag=True, help="store the numbers of all shards of an archive")
 @common.db_option
 @common.suite_option
@@ -56,8 +56,8 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
     --all scores runs that changed since they were scored: rows, labels, metric definitions, matching, chunks. A large
     history is scored and stored in steps; after an interruption, the next call continues where it stopped.
 
-    --shard spreads the runs of an archive over processes or machines: each scores its share into a file of its own, and
-    --merge then stores all of them, the same bytes as in one go.
+    --shard spreads the runs of an archive over processes or machines: each writes the numbers of its runs to a file of
+    its own, and --merge then stores all of them. The result is the same, byte for byte, as without shards.
 
     --engine has a Spark Connect server score an archive that it can read under the same path; 'spark' takes its address
     from SPARK_REMOTE. It needs the extra kbeval[spark].
@@ -121,12 +121,11 @@ def _merge(runs: tuple[str, ...], **flags: Any) -> int:  # noqa: ANN401  (click'
         raise click.UsageError(msg, click.get_current_context())
     database = common.Settings().db()
     merged = merge_shards(database)
-    common.note(
-        f"stored the numbers of {counted(len(merged.stored), 'run')} of {counted(merged.shards, 'shard')} in {database}"
-    )
+    runs_text, shards_text = counted(len(merged.stored), "run"), counted(merged.shards, "shard")
+    common.note(f"stored the numbers of {runs_text} from {shards_text} in {database}")
     for what, run_ids in (
-        ("could not be scored, see what its shard said", merged.left_out),
-        ("changed since its shard scored it: score again", merged.changed),
+        ("could not be scored; see the output of its shard", merged.left_out),
+        ("has changed since its shard was scored: score again", merged.changed),
     ):
         for run_id in run_ids:
             common.note(f"kbeval: run {run_id} {what}")
@@ -156,7 +155,7 @@ class _Job:
         self.stored = 0
 
     def store_all(self, scored: Scored) -> None:
-        """For runs given by name: an unreadable row in one of them stops all."""
+        """For runs given by name: if any of them has an unreadable row, nothing is stored."""
         from kbeval.errors import BadRowsError
 
         if scored.bad_rows and not self._skip_bad:
@@ -165,7 +164,7 @@ class _Job:
         self.store_healthy(scored)
 
     def store_healthy(self, scored: Scored) -> None:
-        """All runs that can be stored, in one transaction."""
+        """Store all runs that can be stored, in one transaction."""
         from kbeval.scoring.aggregate import store_scored
 
         if not self._skip_bad:
@@ -186,7 +185,7 @@ class _Job:
 
     @contextlib.contextmanager
     def reporting_progress(self, due: Due) -> Iterator[None]:
-        """If scoring a large history stops halfway, what was stored so far stays stored, and is reported."""
+        """If scoring a large history stops halfway, report what has been stored so far."""
         try:
             yield
         except BaseException:
@@ -207,7 +206,7 @@ class _Job:
         if self._part is not None:
             common.note(
                 f"wrote the numbers of {counted(self.stored, 'run')} to {self._part};"
-                " once all shards are there, 'kbeval score --merge' stores them"
+                " once all shards are written, 'kbeval score --merge' stores them"
             )
         elif due is not None and not due.runs and not due.key_faults and self._writer is None:
             unfinished = said_of_unfinished("latest", self._database)
@@ -228,7 +227,9 @@ class _Job:
         common.note(*summary(due, without=self.broken))
         if due.unchanged:
             nothing = "" if due.reasons else "nothing to do: "
-            rest = f"{counted(len(due.unchanged), 'run')} unchanged since scored (use --force to rescore them)"
+            rest = (
+                f"{counted(len(due.unchanged), 'run')} unchanged since the last scoring (use --force to rescore them)"
+            )
             common.note(nothing + rest)
 
 
@@ -253,7 +254,7 @@ def _print(
         for number in metric.numbers
         if metric.origin != "kbeval" or number.k in options.extra_ks
     ]
-    # So are the scores that came with the rows.
+    # Scores that came with the rows are always shown, too.
     own += sorted({name for run in scored.runs for name in listed_scores(config_of(run))})
     systems = {imported_from(config_of(run)) for run in scored.runs if run.run_id in healthy}
     if rows:

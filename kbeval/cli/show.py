@@ -143,7 +143,7 @@ def _tell_ledger(aggregate: AggregateMetrics) -> None:
 
 
 def _tell_judged_hits(settings: common.Settings, run: Run) -> None:
-    """How much of what the numbers call wrong somebody looked at, where people label."""
+    """Print how many of the first hits were judged, if people label here."""
     golden = settings.golden_if_any()
     if golden is None:
         return
@@ -155,7 +155,7 @@ def _tell_judged_hits(settings: common.Settings, run: Run) -> None:
 
 
 def _tell_judges(ledger: Any, judges: Any) -> None:  # noqa: ANN401  (as stored)
-    """For each rubric: who judged, and what became of the rows."""
+    """Print for each rubric the judge, and how many rows were judged."""
     for rubric, counts in (ledger if isinstance(ledger, dict) else {}).items():
         judge = (judges if isinstance(judges, dict) else {}).get(rubric) or {}
         names = ("judged", "unscored", "not_judged", "cached")

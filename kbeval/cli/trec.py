@@ -20,8 +20,8 @@ from kbeval.util.text import shown
     "measures",
     multiple=True,
     metavar="NAME",
-    help="a measure by its trec_eval name, optionally with cutoffs (ndcg_cut.5,10), or as in papers (nDCG@10); may be"
-    " repeated  [default: official]",
+    help="a measure by its trec_eval name, optionally with cutoffs (ndcg_cut.5,10), or as in papers (nDCG@10);"
+    " repeatable  [default: official]",
 )
 @click.option("-q", "by_query", is_flag=True, help="also print the values of each query")
 @click.option("-n", "no_summary", is_flag=True, help="do not print the averages; with -q")

@@ -107,7 +107,7 @@ def export_trec(run: str, output: str | None, tag: str | None, **_: Any) -> int:
     )
     text = "".join(f"{line}\n" for line in found.lines)
     if output is None:
-        # Other programs need the ids as they are; a terminal would obey them.
+        # Other programs need the ids as they are; a terminal could interpret them.
         plain = "".join(f"{shown(line)}\n" for line in found.lines) if sys.stdout.isatty() else text
         click.echo(plain, nl=False)
     else:

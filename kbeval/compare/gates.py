@@ -31,7 +31,7 @@ CONFIG_KEYS = (*LIMITS, "max_missing", *SWITCHES, "baseline")
 # The ones that limit how much worse than another run this one may be.
 NEED_BASELINE = ("max_drop", *SWITCHES)
 _MOST_NAMED = 3
-# Not asked for: a run in which the system was down passes no gates.
+# Always checked: a run in which the system was down passes no gates.
 OUTAGE = "outage"
 
 

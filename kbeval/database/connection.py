@@ -10,11 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kbeval.database.process import SPARE, FileFaultError, Process, ProcessEndedError
-from kbeval.database.streams import Explain, Relation
 from kbeval.errors import DatabaseError
+
+if TYPE_CHECKING:
+    from kbeval.database.streams import Explain, Relation
 
 BUSY_TIMEOUT_MS = 10_000
 # How many rows to be written are sent at a time.
@@ -125,6 +127,8 @@ class Database:
 
         `explain`: turns an error of SQLite into a message for the user.
         """
+        from kbeval.database.streams import Relation
+
         return Relation(self.process, sql, columns, batch_rows, explain)
 
     @contextlib.contextmanager

@@ -13,7 +13,7 @@ import mmap
 import re
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_void_p, cast, pointer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbeval.database.process import ProcessEndedError, error_of
 from kbeval.errors import DatabaseError
@@ -80,8 +80,17 @@ _ArrowStream._fields_ = [
     ("private_data", c_void_p),
 ]
 
+
+class _Held(NamedTuple):
+    """What a structure needs as long as it is used: its children, and whatever they point to."""
+
+    children: Sequence[Any] = ()
+    others: tuple[Any, ...] = ()
+    reader: Any = None
+
+
 # Objects that DuckDB still uses, by the number that it passes back when it releases them.
-_USED: dict[int, Any] = {}
+_USED: dict[int, _Held] = {}
 _NUMBERS = itertools.count(1)
 # Why streams failed: DuckDB passes on only a text.
 _FAILURES: dict[int, DatabaseError] = {}
@@ -93,7 +102,7 @@ def failure_behind(error: BaseException) -> DatabaseError | None:
     return None if found is None else _FAILURES.get(int(found[1]))
 
 
-def _hold(value: object) -> int:
+def _hold(value: _Held) -> int:
     number = next(_NUMBERS)
     _USED[number] = value
     return number
@@ -102,30 +111,33 @@ def _hold(value: object) -> int:
 def _release(structure: Any) -> None:  # noqa: ANN401  (a pointer to one of the three)
     """Release what belongs to a structure, and its children unless their ownership was moved."""
     found = structure.contents
-    for place in range(getattr(found, "n_children", 0)):
-        child = found.children[place]
-        if child.contents.release:
-            child.contents.release(child)
-    _USED.pop(found.private_data or 0, None)
-    # A null pointer marks a released structure.
-    ctypes.memset(byref(found, type(found).release.offset), 0, ctypes.sizeof(c_void_p))
+    for child in _USED.pop(found.private_data or 0, _Held()).children:
+        if child.release:
+            _USED.pop(child.private_data or 0, None)
+            _mark_released(child)
+    _mark_released(found)
+
+
+def _mark_released(structure: Any) -> None:  # noqa: ANN401  (one of the three)
+    """A null pointer marks a released structure."""
+    ctypes.memset(byref(structure, type(structure).release.offset), 0, ctypes.sizeof(c_void_p))
 
 
 def _release_reader(structure: Any) -> None:  # noqa: ANN401  (a pointer to a stream)
-    reader = _USED.get(structure.contents.private_data or 0)
+    held = _USED.get(structure.contents.private_data or 0)
     _release(structure)
-    if reader is not None:
-        reader.end()
+    if held is not None:
+        held.reader.end()
 
 
 def _get_schema(structure: Any, schema: Any) -> int:  # noqa: ANN401  (pointers, here and below)
-    reader: _Reader = _USED[structure.contents.private_data]
+    reader: _Reader = _USED[structure.contents.private_data].reader
     _fill_schema(schema.contents, b"+s", b"", reader.relation.columns)
     return 0
 
 
 def _get_next(structure: Any, target: Any) -> int:  # noqa: ANN401
-    reader: _Reader = _USED[structure.contents.private_data]
+    reader: _Reader = _USED[structure.contents.private_data].reader
     try:
         reader.fill_next(target.contents)
     except BaseException as error:  # noqa: BLE001  (DuckDB cannot handle Python exceptions)
@@ -135,7 +147,7 @@ def _get_next(structure: Any, target: Any) -> int:  # noqa: ANN401
 
 
 def _get_error(structure: Any) -> int | None:  # noqa: ANN401
-    reader: _Reader = _USED[structure.contents.private_data]
+    reader: _Reader = _USED[structure.contents.private_data].reader
     return cast(reader.failure, c_void_p).value
 
 
@@ -159,7 +171,7 @@ def _fill_schema(schema: _Schema, form: bytes, name: bytes, columns: Sequence[tu
     schema.n_children, schema.children = len(children), cast(pointers, POINTER(POINTER(_Schema)))
     schema.dictionary = None
     schema.release = _release_schema
-    schema.private_data = _hold((children, pointers, form, name))
+    schema.private_data = _hold(_Held(children, (pointers, form, name)))
 
 
 class _Batch:
@@ -257,7 +269,7 @@ def _fill_array(
     target.n_children, target.children = len(children), cast(pointers, POINTER(POINTER(_Array)))
     target.dictionary = None
     target.release = _release_array
-    target.private_data = _hold((buffers, pointers, children, batch))
+    target.private_data = _hold(_Held(children, (buffers, pointers, batch)))
 
 
 # Libraries pass pointers to each other in capsules.
@@ -295,6 +307,6 @@ class Relation:
         stream = _ArrowStream()
         stream.get_schema, stream.get_next = _schema_callback, _next_callback
         stream.get_last_error, stream.release = _error_callback, _release_stream
-        stream.private_data = _hold(_Reader(self))
+        stream.private_data = _hold(_Held(reader=_Reader(self)))
         _MADE[ctypes.addressof(stream)] = stream
         return _new_capsule(ctypes.addressof(stream), _CAPSULE_NAME, cast(_dropped, c_void_p))

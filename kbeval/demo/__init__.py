@@ -98,7 +98,7 @@ def _add_baseline(database: Path, golden: Path) -> None:
                 "SELECT config_snapshot_json FROM eval_runs WHERE run_id = ?", (BASELINE,)
             )
             config = json.loads(stored)
-            # In a git repository of the user, the labels have a commit.
+            # Without the commit that the labels would have in a git repository of the user.
             dataset = {name: config["versions"]["dataset"][name] for name in ("hash", "file")}
             config["versions"]["dataset"] = dataset
             config["config_hash"] = config_hash(config)

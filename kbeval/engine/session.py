@@ -90,6 +90,8 @@ class Session:
         self._choices: dict[str, Choice] = {}
         self._copies: dict[str, Copied] = {}
         self._additions: dict[str, Added] = {}
+        # Stored tables that are known to have no rows.
+        self.empty: set[str] = set()
         self._on_step = on_step
         self._built: set[str] = set()
         self._variants: dict[str, str] = {}

@@ -28,8 +28,10 @@ _PATIENCE_SECONDS = 10
 # Both engines would take these in a path for a pattern.
 _PATTERN = re.compile(r"[*?{}\[\]\\]")
 _WANT_OF_MEMORY = re.compile(
-    r"OutOfMemory|Java heap space|GC overhead|UNABLE_TO_ACQUIRE_MEMORY|[Nn]ot enough memory|Resources? ?[Ee]xhausted"
-    r"|Failed to allocate|ExecutorLostFailure|memory limit",
+    r"OutOfMemory|Java heap space|GC overhead|UNABLE_TO_ACQUIRE_MEMORY|[Nn]ot? enough memory|Resources? ?[Ee]xhausted"
+    r"|[Cc]ould not allocate memory"
+    # An executor of Spark ends itself with 52; the system kills a process that is too large with 9.
+    r"|Failed to allocate|memory limit|exited with code (?:52|137)\b",
 )
 _AWAY = re.compile(r"UNAVAILABLE|failed to connect|Connection refused|Socket closed|RETRIES_EXCEEDED|Broken pipe")
 _NOT_FOUND = re.compile(
@@ -120,6 +122,9 @@ class SparkConnect:
             found = SparkSession.builder.remote(address).create()
             found.client.set_retry_policies([DefaultPolicy(max_retries=4, max_backoff=4000)])
             found.conf.set("spark.sql.session.timeZone", "UTC")
+            # Tables up to this size are given to every executor whole, and must fit there. It is the size of files,
+            # which may be a twentieth of that in memory.
+            found.conf.set("spark.sql.autoBroadcastJoinThreshold", "1MB")
             return found
 
         self._spark = self._doing("connecting", connect)

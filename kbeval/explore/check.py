@@ -361,7 +361,7 @@ def _golden_without_rows(scoring: Scoring) -> Finding:
     advice = (
         "the run never asked them, and each counts as zero; repeat the run"
         if scoring.options.missing == "zero"
-        else "the run never asked them, and are not part of the averages; repeat the run, or use --missing zero"
+        else "the run never asked them, and they are not part of the averages; repeat the run, or use --missing zero"
     )
     return _finding("query-without-row", "golden queries without a row", advice, found)
 

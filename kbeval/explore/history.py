@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any
 from kbeval.errors import UsageError
 from kbeval.explore.history_names import Measured, find_measured, stored_numbers
 from kbeval.metrics.catalogue import Metric, catalogue
-from kbeval.metrics.model import Number
+from kbeval.metrics.model import Number, matched_by
 from kbeval.metrics.names import once_meant
-from kbeval.scoring.provenance import matched_by
 from kbeval.storage.run_config import (
     Difference,
     config_diff,

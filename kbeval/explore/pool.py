@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kbeval.storage.runs import Run
 
 DEFAULT_DEPTH = 10
-# Of so many items the pairs are read at once.
+# The pairs of this many items are read at once.
 _AT_ONCE = 100_000
 _MORE = ("query_id", "chunk_id", "chunker_version", "doc_id", "path", "spans_text", "text_hash")
 
@@ -147,7 +147,7 @@ def _load_groups(session: Session) -> None:
 
 
 def _pairs(session: Session) -> Iterator[tuple[int, int]]:
-    """All pairs in their order, so many items at once that there is space for them."""
+    """All pairs in order, for as many items at once as there is space for."""
     ((items,),) = session.rows("SELECT COALESCE(MAX(item_no), 0) FROM pool_items")
     for first in range(0, items + 1, _AT_ONCE):
         yield from session.frame(

@@ -39,7 +39,7 @@ class JudgedHits:
 
     @property
     def unjudged(self) -> int:
-        """How many were not read by anyone."""
+        """How many were not judged."""
         return self.hits - self.judged
 
     def to_dict(self) -> dict[str, float]:
@@ -51,7 +51,7 @@ class JudgedHits:
 
 
 def judged_hits(scoring: Scoring, runs: Sequence[Run], decisions: Sequence[Decision]) -> dict[str, JudgedHits]:
-    """For each run that returned anything; empty where people do not label: there, nothing is judged as wrong."""
+    """For each run that returned anything; empty if people do not label here, because then no hit is judged."""
     more = decided_items(decisions)
     if not more or not runs:
         return {}

@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 from kbeval.util.text import counted, cut
 
-# So many hits are looked at if some documents were found; if none was, all of them are.
+# This many hits are checked if some documents were found; if none was found, all of them are.
 _SAMPLE = 10_000
 _WHY = "only in case or white space, so they are not the same"
 
 
 def folded(ids: pl.Series) -> pl.Series:
-    """Ids without what people overlook: case, and white space around and between."""
+    """Ids without differences that are easily overlooked: case, and white space around and between."""
     return ids.str.to_lowercase().str.replace_all(r"\s+", "")
 
 

@@ -23,7 +23,7 @@ from kbeval.frames.doubts import document_doubts, query_doubts
 from kbeval.util.text import cut
 
 QUERY, DOC, SCORE, GRADE, RANK = "query_id", "doc_id", "score", "grade", "rank"
-# What decides a ranking: scores, as trec_eval has it, or the ranks that are given.
+# What decides a ranking: scores, as in trec_eval, or the given ranks.
 BY_SCORE, BY_RANK = "score", "rank"
 ORDERS = (BY_SCORE, BY_RANK)
 Ints = NDArray[np.int64]
@@ -77,9 +77,9 @@ def judge(  # noqa: PLR0913  (what to judge, and how)
     hits, labels = _coded(run[QUERY]), _coded(qrels[QUERY])
     hit_hash, label_hash = (frame[DOC].hash().to_numpy() for frame in (run, qrels))
     # Both release the GIL most of the time.
-    with ThreadPoolExecutor(1) as beside:
+    with ThreadPoolExecutor(1) as background:
         checks = [
-            beside.submit(_refuse_repeats, frame, coded, hashes, what)
+            background.submit(_refuse_repeats, frame, coded, hashes, what)
             for frame, coded, hashes, what in (
                 (run, hits, hit_hash, sources[0]),
                 (qrels, labels, label_hash, sources[1]),
@@ -190,7 +190,7 @@ def refuse_repeats(frame: pl.DataFrame, what: str) -> None:
 
 
 def numbered_from_one(run: pl.DataFrame, what: str) -> pl.DataFrame:
-    """A run whose ranks count from 1: if any is 0, each is one higher. Refuses ranks that one query has twice."""
+    """A run whose ranks count from 1: if any is 0, all are raised by one. Refuses duplicate ranks of a query."""
     _refuse_equal_ranks(run, what)
     return run.with_columns(pl.col(RANK) + 1) if run.height and run[RANK].min() == 0 else run
 
@@ -201,7 +201,7 @@ def _refuse_equal_ranks(run: pl.DataFrame, what: str) -> None:
         return
     found = run.group_by(QUERY, RANK).len().filter(pl.col("len") > 1).sort(QUERY, RANK).head(1)
     for query, rank, count in found.iter_rows():
-        msg = f"{what} has rank {rank} {count} times for query {cut(query, 60)!r}; number its documents, or go by score"
+        msg = f"{what} has rank {rank} {count} times for query {cut(query, 60)!r}; renumber them, or order by score"
         raise UsageError(msg)
 
 

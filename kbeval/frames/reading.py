@@ -132,7 +132,7 @@ def ids_as_text(ids: Iterable[Any], what: str) -> list[str]:
     for one in ids:
         is_whole = isinstance(one, Integral) and not isinstance(one, bool)
         if not (is_whole or (isinstance(one, str) and one)):
-            msg = f"{what} is {one!r:.60}; an id is text that is not empty, or a whole number"
+            msg = f"{what} is {one!r:.60}; an id must be non-empty text or a whole number"
             raise UsageError(msg)
         found.append(str(int(one)) if is_whole else str(one))
     return found
@@ -142,7 +142,7 @@ def _refuse_merged(queries: Sequence[str], what: str) -> None:
     """Ids are text, so 1 and "1" are one query."""
     if len(set(queries)) < len(queries):
         twice = next(query for query, count in Counter(queries).items() if count > 1)
-        msg = f"{what} has query {cut(twice, 60)!r} twice, as a number and as text; ids are text, so join the two"
+        msg = f"{what} has query {cut(twice, 60)!r} twice, as a number and as text; ids are text, so merge the two"
         raise UsageError(msg)
 
 
@@ -183,7 +183,7 @@ def _column(frame: pl.DataFrame, name: str, what: str) -> pl.Expr:
     if found is None:
         has = cut(", ".join(frame.columns), 100) or "none"
         ranked = name == SCORE and any(known in frame.columns for known in _NAMES[RANK])
-        hint = "; order='rank' goes by its ranks" if ranked else ""
+        hint = "; order='rank' uses its ranks" if ranked else ""
         msg = f"{what} has no column {name} (or {', '.join(_NAMES[name][1:])}){hint}; its columns: {has}"
         raise UsageError(msg)
     kind = frame.schema[found]

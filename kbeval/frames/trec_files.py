@@ -30,7 +30,7 @@ _WHOLE = re.compile(rb"[-+]?\d{1,18}")
 _MOST_FAULTS = 1000
 # What fits into the processor's cache.
 _PIECE = 1 << 18
-# Ranks beyond this are not meant.
+# Larger ranks are refused.
 MOST_RANKS = 10**9
 
 
@@ -74,7 +74,7 @@ def _run_columns(data: bytes, path: str, order: str) -> tuple[pl.DataFrame, str]
 
 
 def read_trec_lines(path: str | os.PathLike[str], order: str = BY_SCORE) -> pl.DataFrame:
-    """Every column of a run file, as text but for the score: query, Q0, document, rank, score, tag.
+    """Every column of a run file, as text except for the score: query, Q0, document, rank, score, tag.
 
     By rank, `place` is added: the rank as a number, from 1 on.
     """

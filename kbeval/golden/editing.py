@@ -1,7 +1,8 @@
-"""Changes single fields of single entries of a golden file, and no other byte: YAML, JSON and JSONL.
+"""Changes single fields of single entries of a golden file (YAML, JSON or JSONL) without touching any other byte.
 
-A change is tried in a few ways and read back each time: the first text in which exactly the wanted fields differ is
-taken. Where there is none (an anchor that another entry uses, for example), the change is refused.
+A change is tried in a few ways, and the result is read back each time: the first text in which exactly the wanted
+fields differ is used. If there is none (for example because of an anchor that another entry uses), the change is
+refused.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from kbeval.golden.writing_values import is_bare, json_value, yaml_field, yaml_f
 
 # A field that is to be removed.
 REMOVED = object()
-# New fields are put after the last of those that an entry has before them.
+# The order of fields: a new field is inserted after the last existing field that precedes it here.
 _ORDER = (
     "id",
     "query",
@@ -40,7 +41,7 @@ class NotEditableError(GoldenError):
 
 @dataclass(frozen=True)
 class Document:
-    """A golden file's text, taken apart."""
+    """The parsed text of a golden file."""
 
     path: Path
     text: str
@@ -50,11 +51,11 @@ class Document:
 
     @property
     def line_end(self) -> str:
-        """As the file ends its lines."""
+        """The line ending of the file."""
         return "\r\n" if "\r\n" in self.text else "\n"
 
     def number_of(self, query_id: str) -> int | None:
-        """The place of an entry, by its id."""
+        """The index of an entry, by its id."""
         return next((n for n, entry in enumerate(self.entries) if id_of(entry.fields) == query_id), None)
 
     def entry_text(self, number: int) -> str:
@@ -63,13 +64,13 @@ class Document:
         return self.text[start:end]
 
     def reach(self, number: int) -> tuple[int, int]:
-        """Where an entry begins and ends; a comment behind its last value belongs to it."""
+        """Where an entry begins and ends; a comment after its last value belongs to it."""
         node = self.root.items[number]
         return node.start, node.end if node.is_flow else _line_stop(self.text, node.end)
 
 
 def id_of(fields: Mapping[str, Any]) -> str | None:
-    """The id of an entry, however it is spelt."""
+    """The id of an entry, under any spelling of the field."""
     found = next((fields[name] for name in ("id", "qid", "q_id") if fields.get(name) is not None), None)
     return None if found is None else str(found)
 
@@ -105,7 +106,7 @@ def change_entry(document: Document, number: int, changes: Mapping[str, Any]) ->
 
 
 def replace_entry(document: Document, number: int, text: str) -> Document:
-    """Put another text in the place of an entry; the other entries must stay what they are."""
+    """Replace the text of an entry; the other entries must stay the same."""
     start, end = document.reach(number)
     changed = take_apart(document.path, document.text[:start] + text + document.text[end:])
     others = [entry.fields for n, entry in enumerate(document.entries) if n != number]
@@ -115,7 +116,7 @@ def replace_entry(document: Document, number: int, text: str) -> Document:
 
 
 def add_entry(document: Document, fields: Mapping[str, Any]) -> Document:
-    """Put a new entry after all others."""
+    """Append an entry."""
     for text in _additions(document, fields):
         changed = _tried(document.path, text)
         if changed is not None and _is_added(document, changed, fields):
@@ -125,13 +126,13 @@ def add_entry(document: Document, fields: Mapping[str, Any]) -> Document:
 
 
 def remove_entry(document: Document, number: int) -> Document:
-    """Take an entry away with its lines."""
+    """Remove an entry with its lines."""
     node, text = document.root.items[number], document.text
     ways = []
     if document.format == JSONL or not document.root.is_flow:
         begin, end = _line_start(text, node.start), _next_line(text, node.end)
         ways = [text[:begin] + text[end:], text[: _line_start(text, max(0, begin - 1))] + text[end:]]
-        # With the empty line before it.
+        # Together with the empty line before it.
         if text[_line_start(text, max(0, begin - 1)) : begin].strip():
             ways = ways[:1]
         else:
@@ -154,7 +155,7 @@ def _spelling(own: Mapping[str, Any], name: str) -> str:
 
 
 def _ways(document: Document, number: int, name: str, value: Any) -> Iterator[str]:  # noqa: ANN401
-    """The texts in which a field may be set or removed, the best first."""
+    """Candidate texts with the field set or removed, the best first."""
     entry, text = document.root.items[number], document.text
     if entry.kind != MAPPING:
         return
@@ -177,14 +178,14 @@ def _ways(document: Document, number: int, name: str, value: Any) -> Iterator[st
 
 
 def _with_value(document: Document, entry: Node, place: int, written: str) -> Iterator[str]:
-    """Another value for a field that is there."""
+    """Replace the value of an existing field."""
     text, key, old = document.text, entry.keys[place], entry.items[place]
     if old.is_flow and old.block_end is None and (old.start < old.end or text[key.end : old.start].strip()):
         space = " " if old.start == old.end and text[old.start - 1 : old.start] == ":" else ""
         yield text[: old.start] + space + written + text[old.end :]
     colon = _COLON.match(text, key.end)
     if colon is not None:
-        # A block becomes one line; a comment behind the colon stays where it is.
+        # A block becomes one line; a comment after the colon stays where it is.
         between = text[colon.end() : old.start]
         kept = between[: between.rfind(document.line_end)] if document.line_end in between else ""
         for end in _ends(old):
@@ -231,7 +232,7 @@ def _with_new_field(
 
 
 def _separator(text: str, node: Node, place: int) -> str:
-    """What stands between the items of a list or mapping in brackets."""
+    """The separator between the items of a list or mapping in brackets."""
     starts = [key.start for key in node.keys] or [item.start for item in node.items]
     if place + 1 < len(node.items):
         found = text[node.items[place].end : starts[place + 1]]
@@ -265,7 +266,7 @@ def _without_lines(text: str, entry: Node, place: int) -> Iterator[str]:
 def _with_items(
     document: Document, old: Node, own: Sequence[Any], wanted: Sequence[Any], emit: Callable[[Any], str]
 ) -> Iterator[str]:
-    """A list with some items less and some more at its end; what stays is not touched."""
+    """Remove some items of a list and append others; the remaining items are not touched."""
     text = document.text
     kept: list[int] = []
     for place, item in enumerate(own):
@@ -292,7 +293,7 @@ def _with_items(
             if place + 1 < len(old.items):
                 text = text[: item.start] + text[old.items[place + 1].start :]
             elif more:
-                # What follows it now is new.
+                # The items after it are the new ones.
                 comma = re.compile(r"\s*,\s*").match(text, item.end)
                 text = text[: item.start] + text[item.end if comma is None else comma.end() :]
             else:
@@ -377,19 +378,19 @@ def _refused(document: Document, number: int) -> NotEditableError:
     name = id_of(entry.fields)
     msg = (
         f"line {entry.line}, entry {name}: it cannot be changed without changing something else, such as an anchor that"
-        " is used elsewhere; change it by hand"
+        " is used elsewhere; edit it by hand"
     )
     return NotEditableError(str(document.path), [msg])
 
 
 def _same_fields(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Null is not given, as the checks have it."""
+    """Null counts as missing, as in the checks."""
     names = [name for name in {**found, **wanted} if found.get(name) is not None or wanted.get(name) is not None]
     return all(_same(found.get(name), wanted.get(name)) for name in names)
 
 
 def _same(read: Any, wanted: Any) -> bool:  # noqa: ANN401  (what a file holds; what is written)
-    """Is a value as it was read the one that was meant? Text must have been read as text."""
+    """Does a value that was read equal the intended one? Text must have been read as text."""
     if isinstance(wanted, Mapping):
         return (
             isinstance(read, Mapping)
@@ -412,7 +413,7 @@ def _same(read: Any, wanted: Any) -> bool:  # noqa: ANN401  (what a file holds; 
 
 
 def _ends(node: Node) -> list[int]:
-    """Where something may be put after a value: behind its text, or behind the lines that may belong to it."""
+    """Where text can be inserted after a value: after its own text, or after the lines that may belong to it."""
     last = node
     while last.items:
         last = last.items[-1]

@@ -1,4 +1,4 @@
-"""The text of a golden file as nodes with exact positions, so that one value can be changed and no other byte.
+"""The text of a golden file as nodes with exact positions, so that a value can be changed without touching other bytes.
 
 Positions are code points. `yaml_nodes` and `json_nodes` make nodes; `editing` changes the text between them.
 """
@@ -22,12 +22,12 @@ SCALAR, LIST, MAPPING, ALIAS = "scalar", "list", "mapping", "alias"
 
 @dataclass
 class Node:
-    """A value in the text. `end` is where its own text ends, without comments or line ends behind it."""
+    """A value in the text. `end` is where its own text ends, without comments or line ends after it."""
 
     kind: str
     start: int
     end: int
-    # Written in brackets, or a block of lines?
+    # Written in brackets rather than as a block of lines?
     is_flow: bool = True
     # A scalar with | or >: where the next token begins.
     block_end: int | None = None
@@ -45,7 +45,7 @@ class Node:
 
 
 class UnreadableTextError(ValueError):
-    """The text cannot be taken apart; what is wrong with it is said when it is read as a golden file."""
+    """The text cannot be parsed into nodes; reading it as a golden file reports what is wrong."""
 
 
 # --- YAML -------------------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ def _skip(text: str, at: int) -> int:
 
 
 def _string(text: str, at: int) -> Node:
-    value, end = scanstring(text, at + 1, True)  # noqa: FBT003  (takes no names)
+    value, end = scanstring(text, at + 1, True)  # noqa: FBT003  (positional only)
     return Node(SCALAR, at, end, style='"', text=value)
 
 

@@ -1,4 +1,4 @@
-"""Values as they are written into a golden file: YAML in brackets or as lines, JSON as the file writes it."""
+"""How values are written to a golden file: YAML in flow or block style, JSON in the style of the file."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 
 from kbeval.golden.reading import Plain
 
-# Text that every reader of YAML takes for that text without quotes, in brackets too.
+# Text that every YAML parser reads as that text without quotes, also in flow style.
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*(?: [A-Za-z0-9][A-Za-z0-9_./-]*)*")
 _OTHERWISE = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y", "n", "nan", "inf", "infinity"))
-# What may not stand as it is in YAML: control characters, line ends of Unicode, half characters.
+# Characters that YAML requires to be escaped: control characters, Unicode line ends, unpaired surrogates.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _BARE = re.compile(r"[-+]?[0-9][0-9_.eE+-]*")
 # Longer lists are written one item per line.
@@ -20,7 +20,7 @@ WIDEST = 110
 
 
 def yaml_text(value: str) -> str:
-    """A scalar, quoted where it must be."""
+    """A scalar, quoted if necessary."""
     if _PLAIN.fullmatch(value) and value.lower() not in _OTHERWISE:
         return value
     return _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))
@@ -46,7 +46,7 @@ def yaml_field(name: str, value: Any, indent: str, line_end: str) -> str:  # noq
 
 
 def is_bare(value: Any) -> bool:  # noqa: ANN401
-    """Is it a number or a truth value as it was read: text without quotes?"""
+    """Is it an unquoted number or boolean, as read from a file?"""
     return isinstance(value, Plain) and (_BARE.fullmatch(value) is not None or value.lower() in _OTHERWISE)
 
 

@@ -1,4 +1,4 @@
-"""How far two judges agree, or one judge with itself: of the same answers, scores on the same scale."""
+"""How well two judges agree, or one judge with itself: scores of the same answers on the same scale."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 RESAMPLES = 2_000
 SEED = 0
-# Fewer resamples in which kappa is defined say nothing about it.
+# With fewer resamples in which kappa is defined, no interval is given.
 _LEAST_DEFINED = 100
 
 

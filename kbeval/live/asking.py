@@ -1,4 +1,4 @@
-"""What a target is: something that is asked queries and gives rows."""
+"""The interface of a target: a system that is sent queries and returns rows."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Query:
 
 @dataclass(frozen=True)
 class Asking:
-    """What every target is given: where its requests count, how patient to be, and what must stay secret."""
+    """What every target is given: the crew that limits its requests, and the environment with its secrets."""
 
     crew: Crew
     environment: Environment
@@ -55,7 +55,7 @@ class Target(Protocol):
         ...
 
     async def ask(self, query: Query, on_attempt: OnAttempt[Row]) -> Outcome[Row]:
-        """Ask, and hand every attempt to `on_attempt` to be stored."""
+        """Send the query, and pass every attempt to `on_attempt`, which stores it."""
         ...
 
     async def check_health(self) -> str | None:

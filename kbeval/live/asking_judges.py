@@ -1,4 +1,4 @@
-"""Sends questions to a judge and stores what it says: a reply that cannot be read is asked for once more."""
+"""Sends questions to a judge and stores its replies. A reply that cannot be read is requested once more."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from kbeval.live.working import Crew, Interrupted, Stopped, handling_interrupts,
 from kbeval.storage.judgements import SCORED, UNSCORED, Asked, Judged, JudgementStore, Said
 from kbeval.util.text import counted
 
-# The key, the address or the model is wrong: no other question would fare better.
+# The key, the address or the model is wrong: every other question would fail as well.
 _HOPELESS = frozenset((401, 403, 404, 405, 407))
-# Something about this one question: the others may be answered.
+# Something is wrong with this one question; the others may be answered.
 _REJECTED = frozenset((400, 413, 415, 422))
-# After so many failures in a row the server is taken to be down.
+# After this many failures in a row, the server is assumed to be down.
 _FAILURES_IN_A_ROW = 5
 _MOST_REPLY = 20_000
 
@@ -42,20 +42,20 @@ class Question:
 
 @dataclass
 class Budget:
-    """What may be spent, in US dollars; None: no limit."""
+    """How much may be spent, in US dollars; None: no limit."""
 
     limit: float | None
     spent: float = 0.0
     reserved: float = 0.0
 
     def allows(self, more: float) -> bool:
-        """May a request be sent that costs about so much?"""
+        """Does the budget allow a request of this estimated cost?"""
         return self.limit is None or self.spent + self.reserved + more <= self.limit
 
 
 @dataclass
 class _Round:
-    """The questions of one call under way."""
+    """The state of one call of `ask`."""
 
     judge: Judge
     price: Price | None
@@ -91,7 +91,7 @@ class Asking:
         self._policy = policy
         self.requests = 0
 
-    def ask(  # noqa: PLR0913  (who is asked what, and for what)
+    def ask(  # noqa: PLR0913  (all are needed)
         self,
         judge: Judge,
         price: Price | None,
@@ -101,9 +101,9 @@ class Asking:
         *,
         any_scored: bool,
     ) -> dict[str, Said]:
-        """What the judge says to each question, by its key.
+        """The judge's reply to each question, by the key of the question.
 
-        `any_scored`: the judge has answered such questions before, so one that is rejected is the question's fault.
+        `any_scored`: the judge has scored such questions before; if it rejects one, the question is at fault.
         """
         if not questions:
             return {}
@@ -126,7 +126,7 @@ class Asking:
         progress = Progress(label, len(questions), limit)
         async with Sender(crew, self._policy, self._environment.secrets, on_retry=progress.retried) as sender:
             if wrong := await sender.reach(judge.url):
-                msg = f"the judge {judge.name} at {judge.base_url} cannot be asked: {wrong}"
+                msg = f"the judge {judge.name} at {judge.base_url} cannot be reached: {wrong}"
                 raise KbevalError(_continued(msg, 0, len(questions)))
             work = _Round(judge, price, judging_id, headers, crew, sender, progress, any_scored)
 
@@ -180,7 +180,7 @@ class Asking:
             messages = asked_again(one.prompt, spent[-1], read_reply(spent[-1], one.rubric).fault or "", one.rubric)
 
     def _reserve(self, work: _Round, messages: Sequence[Message]) -> float | None:
-        """Set aside what a request may cost at most; None: the budget does not allow it, and the work stops."""
+        """Reserve the maximum cost of a request. If the budget does not allow it, stop the work and return None."""
         if work.price is None or self._budget.limit is None:
             return 0.0
         tokens = sum(estimated_tokens(message["content"]) for message in messages)
@@ -194,7 +194,7 @@ class Asking:
         return most
 
     def _keep(self, work: _Round, one: Question, replies: Sequence[Reply], elapsed: float, *, is_last: bool) -> None:
-        """Store a judgement, unless its reply cannot be read and may be asked for once more."""
+        """Store a judgement, unless its reply cannot be read and may be requested once more."""
         reading = read_reply(replies[-1], one.rubric)
         last = replies[-1]
         cost = None if work.price is None else work.price.of(last.tokens_in, last.tokens_out)
@@ -207,7 +207,7 @@ class Asking:
         work.any_scored = work.any_scored or said.state == SCORED
 
     def _said(self, work: _Round, reading: Reading, replies: Sequence[Reply], elapsed: float) -> Said:
-        """As it is stored: secrets that a server echoes are not."""
+        """The judgement as it is stored, without secrets that the server echoed."""
         hide = self._environment.secrets.hide_in
         tokens_in, tokens_out = (
             None if None in counts else sum(filter(None, counts))
@@ -230,7 +230,7 @@ class Asking:
 
     @staticmethod
     def _failed(work: _Round, one: Question, failure: Failure) -> None:
-        """Nothing is stored, so it is asked again by the next call."""
+        """Nothing is stored, so the next call asks the question again."""
         work.progress.finished(is_error=True)
         if failure.status in _HOPELESS:
             work.crew.stop(f"{work.judge.name} at {work.judge.base_url} refuses requests: {failure.message}")
@@ -238,7 +238,7 @@ class Asking:
         if failure.status in _REJECTED:
             work.rejected.append((one, failure))
             if len(work.rejected) >= _FAILURES_IN_A_ROW and not work.any_scored:
-                # No other question would fare better.
+                # Every other question would be rejected as well.
                 work.crew.stop(_all_rejected(work))
             return
         work.failures.append(failure)
@@ -250,7 +250,7 @@ class Asking:
             )
 
     def _settle_rejected(self, work: _Round) -> None:
-        """A server that judges other answers and rejects one will not score it: too long, as a rule."""
+        """Store rejected questions as unscored: a server that judges other answers would reject these again."""
         if work.rejected and not work.any_scored:
             raise KbevalError(_all_rejected(work))
         for one, failure in work.rejected:
@@ -266,8 +266,8 @@ def _all_rejected(work: _Round) -> str:
 
 def _continued(what: str, done: int, wanted: int) -> str:
     return (
-        f"{what}; {done:,} of {counted(wanted, 'judgement')} were made and are stored:"
-        " the same command continues with the rest"
+        f"{what}; {done:,} of {counted(wanted, 'judgement')} were made and stored;"
+        " run the same command again to continue"
     )
 
 
@@ -276,5 +276,5 @@ def _list(claims: Sequence[str] | None, hide: Callable[[list[str]], list[str]]) 
 
 
 def _clean(text: str | None) -> str:
-    """Without half characters, which no database takes."""
+    """Without unpaired surrogates, which databases do not accept."""
     return "" if text is None else text.encode("utf-8", "replace").decode()

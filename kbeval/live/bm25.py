@@ -1,4 +1,4 @@
-"""A baseline that needs no server, as a target."""
+"""BM25 as a target: a baseline that needs no server."""
 
 from __future__ import annotations
 
@@ -48,5 +48,5 @@ class Bm25Target:
         return await attempt_once(query, self._asking, answer, on_attempt)
 
     async def check_health(self) -> str | None:
-        """The index was made."""
+        """Nothing to check: the index was built on entry."""
         return None

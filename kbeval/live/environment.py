@@ -29,7 +29,7 @@ class Secrets:
             self.add(value)
 
     def add(self, value: str) -> None:
-        """Hide this value from now on, also in the forms in which servers and libraries quote it."""
+        """Hide this value from now on, including the forms in which servers and libraries quote it."""
         if len(value) < _SHORTEST:
             return
         found = {
@@ -43,7 +43,7 @@ class Secrets:
             base64.b64encode(value.encode("utf-8", "surrogateescape")).decode(),
             repr(value)[1:-1],
         }
-        # The longest first: one may contain another.
+        # The longest first, because one may contain another.
         self._forms = sorted({*self._forms, *found}, key=lambda form: (-len(form), form))
 
     def hide(self, text: str) -> str:

@@ -9,15 +9,15 @@ from kbeval.live.exchange import Failure
 from kbeval.live.sending import CONNECTION, HTTP, TIMEOUT
 from kbeval.util.text import counted
 
-# A share is applied once so many queries are done; fewer say little.
+# A percentage applies once this many queries are done; with fewer it means little.
 _LEAST_DONE = 20
-# So many failures of the system in a row are an outage, whatever the share.
+# This many consecutive failures of the system are an outage, whatever the percentage.
 _IN_A_ROW = 25
 _GIVEN = re.compile(r"([0-9]{1,9}(?:\.[0-9]+)?)(%?)")
 
 
 class ErrorsAllowed:
-    """Counts failures, and says when there are too many."""
+    """Counts failures, and reports when there are too many."""
 
     def __init__(self, text: str, total: int, done: int = 0) -> None:
         given = _GIVEN.fullmatch(text.strip())
@@ -33,7 +33,7 @@ class ErrorsAllowed:
         self._in_a_row = 0
 
     def count(self, failure: Failure | None) -> str | None:
-        """One more query is done. Returns why the run must stop, if it must."""
+        """Count a finished query. Returns the reason to stop the run, or None."""
         self._done += 1
         if failure is None:
             self._in_a_row = 0

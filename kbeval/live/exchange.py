@@ -1,4 +1,4 @@
-"""Requests, responses, and why there is none."""
+"""Requests, responses and failures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Response:
         return self.body.decode("utf-8", "replace")
 
     def json(self) -> Any:  # noqa: ANN401  (any JSON value)
-        """The body as JSON. Raises `InvalidResponseError` with its beginning if it is something else."""
+        """The body as JSON. Raises `InvalidResponseError`, which quotes its beginning, if it is not JSON."""
         try:
             return parse(self.body.decode("utf-8"))
         except ValueError as error:
@@ -75,7 +75,7 @@ def json_request(method: str, url: str, headers: Mapping[str, str], body: Any) -
 
 
 def retry_after(response: Response | None) -> float | None:
-    """The seconds that a server asks to wait: a number or a date; None if it does not say."""
+    """How many seconds the server asks to wait, from a number or a date; None if it does not say."""
     text = response.headers.get("retry-after", "").strip() if response is not None else ""
     if not text:
         return None

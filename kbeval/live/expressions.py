@@ -22,7 +22,7 @@ _MOST_KEYS = 12
 class _Kind:
     wanted: str
     fits: Callable[[Any], bool]
-    # Is nothing (null) an error?
+    # Is null an error?
     is_required: bool = False
 
 
@@ -114,7 +114,7 @@ class Expressions:
 
 
 def _context(body: Any) -> str:  # noqa: ANN401
-    """What the response holds, so that the expression can be corrected."""
+    """What the response contains, so that the expression can be corrected."""
     said = body.get("error") if isinstance(body, dict) else None
     if said:
         return f"; the response says: {cut(said if isinstance(said, str) else json.dumps(said), _SHOWN)}"

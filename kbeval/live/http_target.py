@@ -1,4 +1,4 @@
-"""A JSON API: requests from templates, answers found by expressions. `anchors` is a preset of it."""
+"""A JSON API as a target: requests from templates, answers found by expressions. `anchors` is a preset of it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class HttpTarget:
             raise UsageError(msg)
         headers = table.get("headers", {})
         if not all(isinstance(value, str) for value in headers.values()):
-            msg = f"{where}.headers must hold strings"
+            msg = f"{where}.headers must contain strings only"
             raise UsageError(msg)
         self._headers: dict[str, str] = environment.expand_in(headers, f"{where}.headers")
         self._health = table.get("health")
@@ -79,7 +79,7 @@ class HttpTarget:
         return await self._sender.send(self._request(query), read=read, on_attempt=on_attempt)
 
     async def check_health(self) -> str | None:
-        """With an address for it, that must answer below 400; otherwise it must be possible to connect."""
+        """A health address, if configured, must answer without an error; otherwise connecting must succeed."""
         if self._health is False:
             return None
         if isinstance(self._health, str):
@@ -92,7 +92,7 @@ def anchors_table(table: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration of the anchors API as one of a JSON API."""
     base = str(table["url"]).rstrip("/")
     if PurePosixPath(urlsplit(base).path).name == "ask":
-        msg = "the url of an anchors target is that of the server, without /api/v1/ask"
+        msg = "the url of an anchors target must be that of the server, without /api/v1/ask"
         raise UsageError(msg)
     kept = {name: value for name, value in table.items() if name not in ("url", "folder_mode")}
     return {
@@ -107,7 +107,7 @@ def anchors_table(table: Mapping[str, Any]) -> dict[str, Any]:
             **({"folder_mode": table["folder_mode"]} if "folder_mode" in table else {}),
         },
         "health": table.get("health", f"{base}/api/health"),
-        # Fields that are false, 0 or empty are missing in its responses.
+        # Its responses omit fields that are false, 0 or empty.
         "response": {
             "hits": "debug.retrieved_chunks || `[]`",
             "answer": "answer || ''",

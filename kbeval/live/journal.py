@@ -1,7 +1,7 @@
 """Runs that are being made: each attempt is committed at once, and the whole run appears in one transaction at the end.
 
-Everything goes through the process that has the database open. While it commits some attempts, others gather, which the
-next commit stores together; the event loop goes on in the meantime.
+Everything goes through the process that has the database open. Attempts that arrive during a commit are collected, and
+the next commit stores them together; the event loop is never blocked.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kbeval.storage.unfinished import Unfinished, read_unfinished
 from kbeval.util.files import check_target
 from kbeval.util.locks import take_lock
 
-# Another program may hold the database for long; an answer that was paid for is worth waiting.
+# Another program may lock the database for a long time; an answer that was paid for is worth the wait.
 _PATIENCE_MS = 300_000
 _OF_RUN = "WHERE run_id = ? COLLATE BINARY"
 _SCHEMAS = ("schema/kbeval_unfinished_runs.sql", "schema/kbeval_attempts.sql")
@@ -99,14 +99,14 @@ class Journal:
         database, self._database = self._database, None
         if database is not None:
             if self._keeps_file:
-                # Deletes the file, unless another process is writing right now: then it stays, empty.
+                # Deletes the file, unless another process is writing right now; then an empty file remains.
                 with contextlib.suppress(DatabaseError):
                     database.wait_at_most(1_000)
                     database.execute("PRAGMA journal_mode = DELETE")
             database.__exit__(kind, error, trace)
 
     def _keep_journal_file(self, database: Database) -> None:
-        """Empty SQLite's journal file after a commit instead of deleting it: as safe, and several times as fast.
+        """Empty SQLite's journal file after a commit instead of deleting it: just as safe, and several times faster.
 
         That is a property of this connection, not of the database.
         """
@@ -128,7 +128,7 @@ class Journal:
         known = {name for (name,) in self._open.execute("SELECT name FROM sqlite_master")}
         for table in ("eval_runs", "eval_query_results"):
             if table not in known:
-                msg = f"{self._path} has no table {table}; a run is stored there: use another --db"
+                msg = f"{self._path} has no table {table}, where runs are stored; use another --db"
                 raise DatabaseError(msg)
         for schema in _SCHEMAS:
             self._open.execute(read_sql(schema))
@@ -145,7 +145,7 @@ class Journal:
     # --- runs ---------------------------------------------------------------------------------------
 
     def free_id(self, wanted: str) -> str:
-        """The id, or with a number behind it if it is taken."""
+        """The id, with a number appended if it is taken."""
         taken = self._taken()
         found, number = wanted, 2
         while found in taken:
@@ -157,8 +157,8 @@ class Journal:
         taken = self._taken()
         for run_id in run_ids:
             if run_id in taken:
-                what = "is unfinished: resume it, or forget it" if taken[run_id] else "exists already"
-                msg = f"run {run_id!r} {what}; choose another --run-id"
+                what = "is unfinished: resume it, forget it, or" if taken[run_id] else "already exists;"
+                msg = f"run {run_id!r} {what} choose another --run-id"
                 raise UsageError(msg)
 
     def _taken(self) -> dict[str, bool]:
@@ -168,7 +168,7 @@ class Journal:
         return {**{str(name): False for (name,) in done}, **{str(name): True for (name,) in unfinished}}
 
     def is_complete(self, run_id: str) -> bool:
-        """Is it stored as a run?"""
+        """Is the run stored in `eval_runs`?"""
         return self._taken().get(run_id) is False
 
     def begin(self, runs: Sequence[Unfinished]) -> None:
@@ -199,7 +199,7 @@ class Journal:
         return found
 
     def complete(self, run: Unfinished, rows: Sequence[tuple[str, str]]) -> None:
-        """The run appears in `eval_runs` and `eval_query_results`, whole."""
+        """Store the whole run in `eval_runs` and `eval_query_results`."""
         with self._explained(), self._open.transaction():
             self._open.execute(
                 "INSERT INTO eval_runs (run_id, suite, config_snapshot_json, aggregate_json, commit_hash, created_at)"
@@ -227,14 +227,14 @@ class Journal:
         done: asyncio.Future[None] = loop.create_future()
         self._waiting.append(_Waiting(attempt, done, loop))
         if not self._committing and not self._is_scheduled:
-            # Together with all others whose response is here already.
+            # Together with all others whose responses have already arrived.
             self._is_scheduled = True
             loop.call_soon(self._start_commit, loop)
         # An attempt that was made is stored even if the program no longer waits for it.
         await asyncio.shield(done)
 
     def _start_commit(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        """Send what has gathered to the process. Without an event loop, `_settle` waits for the answer."""
+        """Send the collected attempts to the process. Without an event loop, `_settle` waits for the answer."""
         self._is_scheduled = False
         if self._database is None or self._committing or not self._waiting:
             return
@@ -277,7 +277,7 @@ class Journal:
             one.finish(error)
 
     def _settle(self) -> None:
-        """Commit everything that was handed over, before anything else is asked of the database."""
+        """Commit all attempts that are waiting, before the database is used for anything else."""
         while self._committing or self._waiting:
             if self._committing:
                 self._finish_commit()
@@ -287,7 +287,7 @@ class Journal:
 
 @dataclass(frozen=True)
 class _Waiting:
-    """An attempt that is not committed yet, and where that is waited for."""
+    """An attempt that is not committed yet, and the future that waits for it."""
 
     attempt: StoredAttempt
     done: asyncio.Future[None]
@@ -308,7 +308,7 @@ def _text(value: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def only_one(path: Path, run_id: str, doing: str = "made") -> Iterator[None]:
-    """Hold a run as long as it is being made, or judged: two processes would send everything twice."""
+    """Lock a run while it is being made or judged: two processes would send every request twice."""
     name = hashlib.sha256(os.fsencode(real_path(path.absolute())) + b"\0" + run_id.encode("utf-8", "replace"))
     lock = Path(tempfile.gettempdir()) / f"kbeval-{doing}-{os.getuid()}-{name.hexdigest()[:24]}.lock"
     try:
@@ -318,7 +318,7 @@ def only_one(path: Path, run_id: str, doing: str = "made") -> Iterator[None]:
         return
     try:
         if take_lock(handle, exclusive=True) is False:
-            msg = f"run {run_id!r} is being {doing} by another process right now; wait for it to end"
+            msg = f"run {run_id!r} is being {doing} by another process right now; wait for it to finish"
             raise UsageError(msg)
         yield
         with contextlib.suppress(OSError):

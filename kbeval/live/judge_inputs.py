@@ -52,7 +52,7 @@ class Answer:
     """An answer to be judged."""
 
     query_id: str
-    # Another one if the stored row changes.
+    # Changes whenever the stored row changes.
     row_mark: str
     question: str
     answer: str
@@ -61,7 +61,7 @@ class Answer:
 
     @property
     def has_cut_context(self) -> bool:
-        """Is a part of what the system saw not known?"""
+        """Is part of what the system saw unknown?"""
         return any(passage.is_cut for passage in self.passages)
 
     def values(self) -> dict[str, str | list[str]]:
@@ -163,7 +163,7 @@ class _Texts:
         return [(rank, hit) for rank, _, hit in found if self._k is None or rank <= self._k]
 
     def passage(self, hit: Mapping[str, Any], rank: int) -> Passage:
-        """The text of a hit: whole if it can be had."""
+        """The text of a hit, in full if it is available."""
         stored, chunk_id = _stored_text(hit), _id(hit)
         if not stored.is_cut:
             return Passage(rank, chunk_id, _plain(stored.text), FROM_ROW, is_cut=False)
@@ -178,7 +178,7 @@ class _Texts:
 
 @dataclass(frozen=True)
 class _Stored:
-    """What a row holds of a hit's text."""
+    """What a row stores of a hit's text."""
 
     text: str
     is_cut: bool
@@ -194,7 +194,7 @@ class _Stored:
 
 
 def _stored_text(hit: Mapping[str, Any]) -> _Stored:
-    """The hit's `text`, else its `snippet`, which need not be its beginning."""
+    """The hit's `text`, else its `snippet`, which may come from anywhere in the text."""
     for name in ("text", "snippet"):
         text, mark = hit.get(name), hit.get(f"{name}_sha256")
         if not isinstance(text, str) or not text:
@@ -220,5 +220,5 @@ def _words(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without half characters, which no server and no database takes."""
+    """Without unpaired surrogates, which servers and databases do not accept."""
     return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""What a judge's reply says: a score on the scale, or why there is none. Never a guess."""
+"""Reads a judge's reply: a score on the scale, or the reason why there is none. It never guesses."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _MOST_CHARACTERS = 20_000
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply as it came: its text, or the fields of a tool call; whether it is whole; what it took."""
+    """A reply as received: its text or the fields of a tool call, and the tokens used."""
 
     text: str = ""
     fields: dict[str, Any] | None = None
-    # Why the server itself says that there is no full answer: a refusal, a reply that was cut off.
+    # Why the server itself reports no complete answer: a refusal, or a reply that was cut off.
     fault: str | None = None
     tokens_in: int | None = None
     tokens_out: int | None = None
@@ -71,7 +71,7 @@ def read_reply(reply: Reply, rubric: Rubric) -> Reading:
 
 
 def _objects_in(text: str) -> list[dict[str, Any]]:
-    """The JSON objects of a reply: the whole, what is fenced, or what stands in the text with a score."""
+    """The JSON objects of a reply: the whole reply, a fenced block, or objects with a score within the text."""
     for candidate in (text.strip(), *(match.strip() for match in _FENCE.findall(text))):
         try:
             found = parse(candidate)
@@ -95,8 +95,8 @@ def _objects_in(text: str) -> list[dict[str, Any]]:
     return objects
 
 
-def _score(value: Any, rubric: Rubric) -> tuple[int | None, str | None]:  # noqa: ANN401  (whatever came)
-    """The score, or why it is none. A whole number in quotes is one: there is only one way to read it."""
+def _score(value: Any, rubric: Rubric) -> tuple[int | None, str | None]:  # noqa: ANN401  (any JSON value)
+    """The score, or what is wrong with it. A whole number in quotes is accepted, because it is unambiguous."""
     if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
         value = float(value.strip())
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -108,6 +108,6 @@ def _score(value: Any, rubric: Rubric) -> tuple[int | None, str | None]:  # noqa
     return int(value), None
 
 
-def _claims(value: Any) -> tuple[str, ...]:  # noqa: ANN401  (whatever came)
+def _claims(value: Any) -> tuple[str, ...]:  # noqa: ANN401  (any JSON value)
     found = [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
     return tuple(item[:_MOST_CHARACTERS] for item in found[:_MOST_CLAIMS])

@@ -30,7 +30,7 @@ from kbeval.storage.judgements import SCORED, Asked, Judged, JudgementStore, Jud
 from kbeval.storage.options import ReadOptions
 from kbeval.util.text import counted
 
-# Tokens of a reply, where nothing is known yet; only for estimates.
+# Tokens per reply while no reply is known; only for estimates.
 _USUAL_REPLY = 300
 
 
@@ -48,7 +48,7 @@ class JudgeOptions:
     policy: Policy = field(default_factory=Policy)
     reading: ReadOptions = field(default_factory=ReadOptions)
     suite: str | None = None
-    # Judge so many answers again, by this judge or by the same one.
+    # How many answers to judge again, by `second_judge` or by the same judge.
     spot_check: int = 0
     second_judge: Judge | None = None
     seed: int = 0
@@ -78,7 +78,7 @@ class Plan:
         return sum(len(question.judged) for question in self.questions)
 
     def identity(self) -> str:
-        """Tells whether an interrupted judging is this one."""
+        """A hash that identifies an interrupted judging as this one."""
         parts = sorted([one.query_id, one.rubric, one.key, one.row_mark] for q in self.questions for one in q.judged)
         return _hash([_judge_parts(self.options.judge), self.options.allow_cut_context, parts])
 
@@ -102,7 +102,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class RubricResult:
-    """What came of one rubric."""
+    """The results of one rubric."""
 
     rubric: str
     answers: int
@@ -130,7 +130,7 @@ class Differing:
 
 @dataclass(frozen=True)
 class SpotCheck:
-    """How far a second judging of some answers agrees with the first."""
+    """How well a second judging of some answers agrees with the first."""
 
     judge: str
     answers: int
@@ -154,7 +154,7 @@ class SpotCheck:
 
 @dataclass(frozen=True)
 class JudgeReport:
-    """What a judging came to."""
+    """The results of a judging."""
 
     plan: Plan
     judging_id: str
@@ -180,7 +180,7 @@ class JudgeReport:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a judging would take."""
+    """What a judging would require."""
 
     questions: int
     cached: int
@@ -200,15 +200,15 @@ def make_plan(database: Path, run: str, golden: Golden | None, options: JudgeOpt
 
 
 def refuse_cut_context(plan: Plan) -> None:
-    """A context that was cut is not what the system saw."""
+    """Raise an error if a rubric reads the context and the stored context is not what the system saw."""
     readers = [rubric.name for rubric in plan.options.rubrics if rubric.reads("context")]
     if not plan.cut or not readers or plan.options.allow_cut_context:
         return
     first = next(answer.query_id for answer in plan.answers.answers if answer.has_cut_context)
     msg = (
-        f"the stored context of {counted(plan.cut, 'answer')} is not what the system saw: texts were cut or not kept,"
-        f" first query {first}; make the run with --store-full-text, judge other rubrics than {', '.join(readers)},"
-        " or use --allow-cut-context, which is recorded"
+        f"the stored context of {counted(plan.cut, 'answer')} is not what the system saw: texts were cut or not"
+        f" stored (first: query {first}); make the run with --store-full-text, use rubrics other than"
+        f" {', '.join(readers)}, or use --allow-cut-context, which is recorded"
     )
     raise UsageError(msg)
 
@@ -263,7 +263,7 @@ def judge_run(database: Path, plan: Plan, environment: Environment) -> JudgeRepo
 
 
 def _begun(store: JudgementStore, plan: Plan) -> tuple[Judging, dict[str, Said]]:
-    """The judging to continue, or a new one, with everything that is known already noted in it."""
+    """The judging to continue, or a new one, with all known judgements linked to it."""
     known = store.known([question.asked.key for question in plan.questions])
     judging = store.latest(plan.run_id, plan.identity()) or store.begin(plan.judging())
     linked = store.judged(judging.judging_id)
@@ -315,7 +315,7 @@ def _second_judge(plan: Plan) -> Judge:
 def _second_questions(plan: Plan) -> tuple[int, list[Question]]:
     """How many answers are judged again, and what is asked about them."""
     options, second = plan.options, _second_judge(plan)
-    # The same judge is asked the same once more; another one for the first time.
+    # The same judge is asked a second time; another judge is asked for the first time.
     repetition = 1 if second == options.judge else 0
     answers = sorted(plan.answers.answers, key=lambda answer: answer.query_id)
     chosen = random.Random(options.seed).sample(answers, min(options.spot_check, len(answers)))  # noqa: S311  (a sample)
@@ -358,7 +358,7 @@ def _spot_check(store: JudgementStore, plan: Plan, asking: Asking, first: Mappin
 
 
 def _questions(answers: Sequence[Answer], rubrics: Sequence[Rubric], judge: Judge, repetition: int) -> list[Question]:
-    """One per different input: answers that are the same are judged once."""
+    """One question per distinct input: identical answers are judged once."""
     found: dict[str, Question] = {}
     for answer in answers:
         for rubric in rubrics:

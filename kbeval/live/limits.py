@@ -19,7 +19,7 @@ DEFAULT_CEILING = 16
 MOST_AT_ONCE = 1_000
 # Requests at once in the beginning: a quarter of what is allowed, within these limits.
 _LEAST_START, _MOST_START = 4, 10
-# If a server refuses and does not say for how long.
+# The pause if a server refuses a request and does not say for how long.
 _PAUSE_SECONDS = 1.0
 # A rate is measured over at least this time, and used with a margin.
 _LEAST_WINDOW = 0.5

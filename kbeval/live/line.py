@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import httpcore2
     import httpx2
 
-# An idle connection is closed before the server may do so at any moment.
+# An idle connection is closed after this time, before the server is likely to close it.
 _KEPT_SECONDS = 5.0
 _SCHEMES = ("http", "https")
 
@@ -33,7 +33,7 @@ class TooLargeError(Exception):
 
 @functools.lru_cache(maxsize=64)
 def parsed_url(text: str) -> httpx2.URL:
-    """The address; most targets have only one."""
+    """The parsed address; cached, because most targets have only one."""
     import httpx2
 
     return httpx2.URL(text)
@@ -54,14 +54,14 @@ async def load_backend() -> None:
 class Line:
     """One connection that is kept open.
 
-    A client of httpx2, and the pool below it, do for every request what is needed for many connections to many servers.
-    This is the connection below the pool. Only a proxy needs a client, which finds it.
+    A client of httpx2 and its pool do work on every request that only many connections to many servers need. This uses
+    the connection below the pool directly. A client is used only if there is a proxy, because it can find it.
     """
 
     def __init__(
         self, trusted: Callable[[], ssl.SSLContext], timeout: float, connect_timeout: float, most_bytes: int
     ) -> None:
-        """`trusted`: gives the certificates, if they are needed."""
+        """`trusted` returns the certificates; it is called only if they are needed."""
         import httpx2
 
         from kbeval import __version__
@@ -197,5 +197,5 @@ def _as_errors_of_httpx2() -> Iterator[None]:
     try:
         yield
     except (httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError) as error:
-        # They have the same names.
+        # Both libraries use the same names.
         raise getattr(httpx2, type(error).__name__)(str(error)) from error

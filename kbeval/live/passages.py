@@ -1,6 +1,6 @@
-"""BM25 over the table `chunks`, by SQLite's full-text index.
+"""BM25 over the table `chunks`, with SQLite's full-text index.
 
-The index is made in memory, by the process that has the database open; the database itself is only read.
+The index is built in memory, by the process that has the database open; the database itself is only read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kbeval.util.text import did_you_mean
 
 RETRIEVER = "sqlite-fts5-bm25@1"
 WORD = re.compile(r"\w+")
-# SQLite's parser has limits, and no question has more words.
+# SQLite's parser has limits; real questions have fewer words.
 _MOST_WORDS = 200
 # Copied, so that no lock on the database is held while the index is used: that would keep writers waiting.
 _COLUMNS = ("chunk_id", "doc_id", "path", "headings", "spans")
@@ -35,7 +35,7 @@ class Bm25:
         self._opened: Database | None = None
         self._wanted = chunker_version
         self.chunker_version: str | None = None
-        # Said to the user: which version was chosen where there are several.
+        # A note for the user: which version was chosen if there are several.
         self.note: str | None = None
 
     def __enter__(self) -> Self:
@@ -81,8 +81,8 @@ class Bm25:
         self.chunker_version = self._wanted or versions[0]
         if self._wanted is None and len(versions) > 1:
             self.note = (
-                f"searching the newest chunks, {versions[0]}; also there: {', '.join(versions[1:])}"
-                " (--chunker-version chooses)"
+                f"searching the newest chunks, {versions[0]}; others: {', '.join(versions[1:])}"
+                " (choose with --chunker-version)"
             )
         # The index is kept in memory, never in a file. That can be set only outside a transaction.
         database.execute("COMMIT")

@@ -1,7 +1,7 @@
-"""A whole evaluation: make a run, judge it, score it, compare it with the previous one, check its gates, write it down.
+"""A whole evaluation: make a run, judge it, score it, compare it with the previous one, check its gates, report on it.
 
-`kbeval pipeline` calls it. The run comes first: without one there is nothing to do. Every later step is tried whatever
-became of the steps before it, and its failure is part of the result.
+`kbeval pipeline` calls it. The run comes first: without one there is nothing to do. Every later step is tried even if
+an earlier one failed, and its failure is part of the result.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Plan:
     golden: str
     scoring: ScoreOptions
     runs_dir: Path
-    # Says what is wrong with the system, None if nothing is; itself None if that cannot be asked.
+    # Returns what is wrong with the system, or None. The field is None if the target has no health check.
     check_health: Callable[[], str | None] | None
     # Makes the runs and returns their ids, the first of them being the one that everything else is about.
     make: Callable[[], Sequence[str]]
-    # Judges a run and says in one line what came of it.
+    # Judges a run and returns the result in one line.
     judge: Callable[[str], str] | None = None
     # The gates of the config file; empty: there are none.
     gates: Mapping[str, Any] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Plan:
 
 @dataclass
 class Evaluation:
-    """What came of it. What a step did not produce is None."""
+    """The results; None where a step produced nothing."""
 
     runs: Sequence[str]
     steps: list[StepResult] = field(default_factory=list)
@@ -73,7 +73,7 @@ class Evaluation:
 
     @property
     def run_id(self) -> str:
-        """The run that it is about."""
+        """The run that was evaluated."""
         return self.runs[0]
 
     @property
@@ -83,7 +83,7 @@ class Evaluation:
 
 
 class UnhealthyError(KbevalError):
-    """The system under test cannot be asked now."""
+    """The system under test is not healthy."""
 
 
 class _Skip(Exception):  # noqa: N818  (not a mistake)
@@ -128,7 +128,7 @@ class _Steps:
         self._page: str | None = None
 
     def make_all(self) -> None:
-        """Every step, whatever became of the others."""
+        """Run every step, even if others fail."""
         steps = {JUDGE: self._judge, SCORE: self._score, COMPARE: self._compare, GATE: self._gate}
         for name, task in steps.items():
             self._try(name, task)
@@ -202,11 +202,11 @@ class _Steps:
             raise _Skip(msg)
         left_out = ""
         if self._before() is None:
-            # On the first evening there is nothing to be worse than.
+            # The first run has no baseline to compare with.
             relative = [name for name in NEED_BASELINE if table.pop(name, None)]
             table.pop("baseline", None)
             if relative:
-                left_out = f"not checked for want of an earlier run: {', '.join(relative)}"
+                left_out = f"not checked because there is no earlier run: {', '.join(relative)}"
             if not any(table.values()):
                 raise _Skip(left_out)
         elif any(table.get(name) for name in NEED_BASELINE):
@@ -216,10 +216,10 @@ class _Steps:
         return 0 if report.passed else 1, "; ".join(filter(None, [gate_sentence(report), left_out]))
 
     def _report(self) -> tuple[int, str]:
-        """The comparison as a page; without one, the run by itself."""
+        """Write the comparison as a page or, if there is none, the run alone."""
         plan, page, about = self._plan, self._page, "the comparison"
         if page is None:
-            # A row that cannot be read was an error of the score already; here it is a failed query.
+            # The step score has already reported rows that cannot be read; here they are failed queries.
             options = OneRunOptions(self._options().scoring, skip_bad_rows=True)
             page, about = (
                 one_run_page(self._found.run_id, db=plan.database, golden=plan.golden, options=options),

@@ -1,8 +1,8 @@
-"""Connections without encryption, for httpx2: asyncio and nothing between.
+"""Unencrypted connections for httpx2, directly on asyncio.
 
-What httpx2 uses by itself serves several event loops, and guards every read and write with a time limit of its own. An
-exchange here has one time limit (see `sending`), so that none of this is needed: it would be a third of the time that
-a request costs. Head and body of a request are sent together.
+The default backend of httpx2 supports several event loops, and sets a time limit on every read and write. Here one time
+limit covers the whole exchange (see `sending`), so neither is needed; they would take a third of the time of a request.
+The head and the body of a request are sent together.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any
 
 import httpcore2
 
-# A larger request is sent in pieces, and reading pauses while more than this has not been fetched.
+# Larger requests are sent in pieces, and reading pauses while more than this is unread.
 _MOST_BUFFERED = 1 << 20
-# Between attempts if a name has several addresses.
+# The delay between attempts if a name has several addresses.
 _NEXT_ADDRESS_SECONDS = 0.25
 
 
 class _Protocol(asyncio.Protocol):
-    """What has arrived and was not read yet."""
+    """Buffers what has arrived and has not been read yet."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -101,7 +101,7 @@ class PlainStream(httpcore2.AsyncNetworkStream):
         return found
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109  (httpx2's)
-        """Send it, at the latest when an answer is waited for."""
+        """Buffer it; it is sent when the response is read, or earlier."""
         self._pieces.append(buffer)
         self._size += len(buffer)
         if self._size > _MOST_BUFFERED:
@@ -109,7 +109,7 @@ class PlainStream(httpcore2.AsyncNetworkStream):
 
     async def _flush(self) -> None:
         if self._size:
-            # If the connection is lost, reading says so: a server may have answered before it closed it.
+            # A lost connection is reported by reading: the server may have answered before closing it.
             self._transport.write(b"".join(self._pieces))
             await self._protocol.wait_until_sent()
         self._pieces.clear()
@@ -120,13 +120,13 @@ class PlainStream(httpcore2.AsyncNetworkStream):
         self._transport.abort()
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401  (httpx2's)
-        """Only what is asked of an idle connection: can anything be read? Then the server has closed it."""
+        """Only what httpx2 asks of an idle connection: if it is readable, the server has closed it."""
         protocol = self._protocol
         return (protocol.is_ended or bool(protocol.received)) if info == "is_readable" else None
 
 
 class PlainBackend(httpcore2.AsyncNetworkBackend):
-    """Makes such connections."""
+    """Opens these connections."""
 
     async def connect_tcp(
         self,
@@ -154,6 +154,6 @@ class PlainBackend(httpcore2.AsyncNetworkBackend):
 
 
 def _said(error: Exception) -> str:
-    """The number of an error says it better than the text of the library."""
+    """The text for the error number, which is clearer than the library's."""
     number = getattr(error, "errno", None)
     return os.strerror(number) if number and number > 0 else getattr(error, "strerror", None) or str(error)

@@ -23,7 +23,7 @@ class Price:
     output: float
 
     def of(self, tokens_in: int | None, tokens_out: int | None) -> float | None:
-        """What a request cost; None if the server did not say what it used."""
+        """What a request cost; None if the server did not report its usage."""
         if tokens_in is None or tokens_out is None:
             return None
         return (tokens_in * self.input + tokens_out * self.output) / _MILLION

@@ -82,7 +82,7 @@ class PythonTarget:
         self._open = contextlib.ExitStack()
 
     async def __aenter__(self) -> Self:
-        # What the function prints is not data of kbeval.
+        # What the function prints must not mix with kbeval's own output.
         self._open.enter_context(stdout_to_stderr())
         return self
 
@@ -123,7 +123,7 @@ class PythonTarget:
             raise ProgramError(msg) from error
 
     async def check_health(self) -> str | None:
-        """It was imported."""
+        """Nothing to check: the function was imported."""
         return None
 
 
@@ -216,7 +216,7 @@ class CommandTarget:
             if is_usable:
                 self._idle.append(process)
             else:
-                # An answer that comes late must not be taken for that of the next query.
+                # A late answer must not be taken for the answer to the next query.
                 await asyncio.shield(self._end(process))
         return self._parsed(line, query)
 
@@ -230,7 +230,7 @@ class CommandTarget:
             await stdin.drain()
             line = await stdout.readline()
         except (ConnectionError, ValueError) as error:
-            msg = f"the program cannot be talked to: {error}"
+            msg = f"communication with the program failed: {error}"
             raise ProgramError(msg) from error
         if not line.endswith(b"\n"):
             with contextlib.suppress(TimeoutError):

@@ -20,7 +20,7 @@ _RECENT_SECONDS = 60.0
 
 
 class Progress:
-    """Counts what was done. Use `async with progress.shown():` around the work."""
+    """Counts finished items. Use `async with progress.shown():` around the work."""
 
     def __init__(  # noqa: PLR0913  (most have defaults)
         self,

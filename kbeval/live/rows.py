@@ -103,7 +103,7 @@ def _cut_hit(hit: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_abstention(row: Mapping[str, Any]) -> bool:
-    """Did the system refuse, with nothing retrieved? So does one whose index is down."""
+    """Did the system refuse, with nothing retrieved? A system whose index is down does the same."""
     if row.get("error") is not None or row.get("hits_top_k"):
         return False
     answer = row.get("answer")

@@ -105,9 +105,9 @@ def parse_rubric(text: str, origin: str) -> Rubric:
 
 
 def _parts(text: str) -> tuple[dict[str, str], str]:
-    """The fields at its top, and the rest."""
+    """The fields at the top of a rubric, and the rest."""
     if len(text) > _MOST_CHARACTERS:
-        msg = f"a rubric has at most {_MOST_CHARACTERS:,} characters"
+        msg = f"a rubric may have at most {_MOST_CHARACTERS:,} characters"
         raise ValueError(msg)
     head = _HEAD.match(text)
     if head is None:
@@ -164,7 +164,7 @@ def shipped(name: str) -> Rubric:
 
 
 def load_rubrics(names: Sequence[str]) -> list[Rubric]:
-    """Rubrics by the names of shipped ones, or as paths of own ones; both shipped ones if none are named."""
+    """Rubrics by name (shipped ones) or by path (your own); both shipped ones if none is named."""
     found: list[Rubric] = []
     for name in names or SHIPPED_RUBRICS:
         rubric = shipped(name) if name in SHIPPED_RUBRICS else _own(name)

@@ -48,7 +48,7 @@ def queries_of(golden: Golden, ids: Sequence[str], asked: Asked) -> list[Query]:
 
 
 def asked_of(target: TargetConfig, options: RunOptions) -> Asked:
-    """What is asked for, by the options and the target."""
+    """What the run asks for, from the options and the target."""
     k = options.k if options.k is not None else int(target.table.get("k", DEFAULT_K))
     mode = options.mode or target.table.get("mode") or ("lexical" if target.type == BM25 else None)
     return Asked(
@@ -92,7 +92,7 @@ def check_health(target: TargetConfig, database: Path) -> str | None:
 
 def _rendered(target: Target, queries: Sequence[Query], where: str) -> dict[str, str]:
     if not queries:
-        msg = "no golden query is chosen; check --only, --sample and --limit"
+        msg = "no golden query is selected; check --only, --sample and --limit"
         raise UsageError(msg)
     found = {}
     for query in queries:
@@ -111,7 +111,7 @@ def make_runs(database: Path, golden: Golden, target: TargetConfig, options: Run
     requests = rendered_requests(target, golden, database, options)
     hashes = {query_id: _hash(text) for query_id, text in requests.items()}
     if target.type == BM25 and not database.exists():
-        # Not created: it would have nothing to search.
+        # It is not created, because there would be nothing to search.
         msg = f"there is no database {database}; check --db, because a bm25 target searches its table chunks"
         raise UsageError(msg)
     with Journal(database) as journal:
@@ -191,7 +191,7 @@ def _chunker_version(target: TargetConfig, database: Path, say: Say) -> str | No
 def resume_run(
     database: Path, name: str, golden: Golden, choose: Callable[[Mapping[str, Any]], TargetConfig], options: RunOptions
 ) -> list[Finished]:
-    """Continue an unfinished run, and its unfinished repetitions. `choose`: the target, given what was chosen then."""
+    """Continue an unfinished run, and its unfinished repetitions. `choose`: finds the target as chosen at the start."""
     with Journal(database) as journal:
         unfinished = journal.unfinished()
         if journal.is_complete(name):
@@ -238,7 +238,7 @@ def _made(  # noqa: PLR0913, PLR0917  (called twice, above)
 
 
 class Making:
-    """One run in the making."""
+    """Makes one run."""
 
     def __init__(  # noqa: PLR0913, PLR0917  (called once, above)
         self,
@@ -250,7 +250,7 @@ class Making:
         options: RunOptions,
         hashes: Mapping[str, str],
     ) -> None:
-        """`hashes`: of the rendered requests, as far as they are known."""
+        """`hashes`: those of the rendered requests, where known."""
         self._journal = journal
         self._hashes = hashes
         self._run = run
@@ -305,7 +305,7 @@ class Making:
         self._warnings.append(f"the target was not healthy after the last query: {wrong}")
 
     async def _ask(self, target: Target, query: Query, progress: Progress, allowed: ErrorsAllowed) -> str | None:
-        """Ask one query; returns why the run must stop, if it must."""
+        """Ask one query. Returns the reason to stop the run, or None."""
         request_hash = self._hashes.get(query.id) or _hash(target.request_text(query))
         earlier, started = self._before.get(query.id, (0, False, {}))[0], time.monotonic()
 
@@ -344,7 +344,7 @@ class Making:
             row = failed_row(query, attempt.failure, attempt.value)
         row |= {"attempts": earlier + attempt.number, "total_ms": round((time.monotonic() - started) * 1000, 3)}
         row = self._environment.secrets.hide_in(row)
-        # The ids are the golden file's, whatever they contain.
+        # Ids stay as they are in the golden file, even if they contain a hidden value.
         row |= {"query_id": query.id}
         return row if self._keeps_texts else with_cut_texts(row)
 
@@ -390,7 +390,7 @@ def _is_to_be_refused(query: Query) -> bool:
 
 
 def with_coverage(config: dict[str, Any], rows: Sequence[Row]) -> dict[str, Any]:
-    """What the anchors system says about its index belongs to the configuration."""
+    """The configuration, with what the anchors system reports about its index."""
     found = next((row["indexing_coverage"] for row in rows if isinstance(row.get("indexing_coverage"), dict)), None)
     if found is None:
         return config

@@ -1,4 +1,4 @@
-"""How a run is made, and what came of it."""
+"""The options of a run, and its result."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Exchange:
-    """A request, the body of its response, and the row that was made of it; all without secrets."""
+    """A request, the body of its response, and the row made from it; all without secrets."""
 
     query_id: str
     request: str
@@ -62,7 +62,7 @@ class Exchange:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to make a run. What is None is taken from the target, or has a default."""
+    """How to make a run. Where a value is None, that of the target or a default applies."""
 
     k: int | None = None
     mode: str | None = None
@@ -76,7 +76,7 @@ class RunOptions:
     concurrency: int | None = None
     rate: float | None = None
     max_errors: str = "20%"
-    # Shows each request with its response and the row that was made of it.
+    # Shows each request with its response and the row made from it.
     on_exchange: Callable[[Exchange], None] | None = None
     say: Say = _QUIET
 

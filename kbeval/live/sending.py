@@ -1,6 +1,6 @@
 """Sends HTTP requests: retries in one layer, a limit on size, errors as values.
 
-How it is used, here by a program that asks every item of a list (see also `limits`, `working` and `progress`):
+Example: a program that sends one request per item of a list (see also `limits`, `working` and `progress`):
 
     async def main() -> None:
         limit = Limit(ceiling=16, rate=None)
@@ -25,8 +25,8 @@ How it is used, here by a program that asks every item of a list (see also `limi
 - `Outcome` has the `value` of `read`, or a `Failure` with its kind (`timeout`, `connection`, `http`,
   `invalid_response`, `target`), the HTTP status and a message that is free of secrets.
 - 429, 502, 503, 504, 529, broken connections and connections that could not be made are tried again, with increasing
-  pauses and jitter, or after what `Retry-After` says, until `Policy.attempts` or `Policy.deadline` is reached.
-  Everything else is tried once, a certificate that is not trusted too. A redirect is followed only to the same scheme,
+  pauses and jitter, or after the time in `Retry-After`, until `Policy.attempts` or `Policy.deadline` is reached.
+  Everything else, including an untrusted certificate, is tried once. A redirect is followed only to the same scheme,
   host and port.
 """
 
@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 TIMEOUT, CONNECTION, HTTP, INVALID, TARGET = KINDS = ("timeout", "connection", "http", "invalid_response", "target")
 TOO_MANY = 429
-# 529: "overloaded", of some providers of language models.
+# 529: "overloaded", used by some providers of language models.
 RETRIED = frozenset((TOO_MANY, 502, 503, 504, 529))
 _MOST_REDIRECTS = 5
 _CONNECT_SECONDS = 10.0
@@ -68,7 +68,7 @@ _QUOTED = 300
 
 @dataclass(frozen=True)
 class Policy:
-    """How patient to be. Times are in seconds; `deadline` covers all attempts of one request with their pauses."""
+    """Timeouts and retries. Times are in seconds; `deadline` covers all attempts of one request with their pauses."""
 
     timeout: float = 120.0
     attempts: int = 6
@@ -77,13 +77,13 @@ class Policy:
     wait_initial: float = 0.5
     wait_max: float = 20.0
     wait_jitter: float = 1.0
-    # Certificates to trust besides the usual ones.
+    # Certificates to trust in addition to the default ones.
     ca_file: str | None = None
 
 
 @dataclass(frozen=True)
 class Attempt(Generic[T]):
-    """One request that was sent, and what came of it."""
+    """One request that was sent, and its result."""
 
     number: int
     started_at: str
@@ -96,7 +96,7 @@ class Attempt(Generic[T]):
 
 @dataclass(frozen=True)
 class Outcome(Generic[T]):
-    """What came of a request after all attempts."""
+    """The result of a request after all attempts."""
 
     value: T | None
     failure: Failure | None
@@ -112,7 +112,7 @@ OnAttempt = Callable[[Attempt[T]], Awaitable[None]]
 
 
 class _AgainError(Exception):
-    """An attempt that may be repeated, after that many seconds if the server said so."""
+    """An attempt that may be repeated, after this many seconds if the server said so."""
 
     def __init__(self, after: float | None) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class _AgainError(Exception):
 
 
 def _retried(attempt: Attempt[Any]) -> _AgainError | None:
-    """Why it must be sent again, and when; None if it must not."""
+    """How the request must be sent again; None if it must not."""
     if attempt.failure is None:
         return None
     if attempt.status in RETRIED:
@@ -146,7 +146,7 @@ class Sender:
         self._context: ssl.SSLContext | None = None
 
     async def __aenter__(self) -> Self:
-        # What is loaded when it is first needed would count as time of the first answers.
+        # Loaded later, this would count as response time of the first answers.
         self._idle.append(self._new_line())
         await load_backend()
         return self
@@ -160,14 +160,14 @@ class Sender:
 
     def _trusted(self) -> ssl.SSLContext:
         if self._context is None:
-            # Reading the certificates takes a moment, and only once.
+            # Reading the certificates takes a moment, so it is done once.
             self._context = ssl_context(self._policy.ca_file)
         return self._context
 
     async def send(
         self, request: Request, *, read: Callable[[Response], T], on_attempt: OnAttempt[T] | None = None
     ) -> Outcome[T]:
-        """Send a request until it is answered, cannot be answered, or patience ends."""
+        """Send a request until it is answered, cannot be answered, or the policy allows no further attempt."""
         started = time.monotonic()
         final = await self._attempt(request, 1, read, on_attempt)
         if _retried(final) is not None:
@@ -189,7 +189,7 @@ class Sender:
         read: Callable[[Response], T],
         on_attempt: OnAttempt[T] | None,
     ) -> Attempt[T]:
-        """Send it again until it is answered, cannot be answered, or patience ends; the last attempt."""
+        """Send it again, in the same way. Returns the last attempt."""
         import stamina
 
         policy = self._policy
@@ -241,7 +241,7 @@ class Sender:
         except TimeoutError:
             return f"no connection to {place.host}:{port} within {_CONNECT_SECONDS:g} s"
         except OSError as error:
-            # The number says it better than the text of the library.
+            # The text for the error number is clearer than the library's.
             why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
             said = untrusted(error) or f"no connection to {place.host}:{port}: {why}"
             return self._clean(said)
@@ -283,7 +283,7 @@ class Sender:
                 return found
 
     async def _exchange(self, request: Request) -> tuple[Response | None, Failure | None]:
-        """Send once. The time limit covers the whole exchange: a server that sends a byte now and then is too slow."""
+        """Send once. The timeout covers the whole exchange, so a server that trickles bytes exceeds it, too."""
         import httpx2
 
         try:

@@ -96,8 +96,8 @@ def dataset_version(golden: Golden) -> dict[str, Any]:
 
 
 def git(folder: Path, *words: str) -> str | None:
-    """What git says; None if there is no git, or no repository."""
-    # Reading must not take locks that others wait for, nor ask for anything.
+    """The output of git; None if there is no git, or no repository."""
+    # Reading must not take locks that others wait for, nor prompt for anything.
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
     try:
         done = subprocess.run(  # noqa: S603  (fixed words)

@@ -1,4 +1,4 @@
-"""The system under test, as it is configured: `[target]` or `[targets.NAME]` in kbeval.toml, or by options.
+"""The configured system under test: `[target]` or `[targets.NAME]` in kbeval.toml, or by options.
 
 The kinds of targets are in modules of their own: `http_target`, `program_targets` and `bm25`.
 """
@@ -55,7 +55,7 @@ KEYS: dict[str, dict[str, str]] = {
 _REQUIRED = {HTTP: ("url", "response"), ANCHORS: ("url",), PYTHON: ("function",), COMMAND: ("command",), BM25: ()}
 _WORDS = re.compile(r"[\s:]+")
 VERSIONS = ("index", "retriever", "answerer")
-# How many requests at once, if nothing is said: a program is started once per request in flight.
+# The default number of requests at once; a command is started once per request in flight.
 _CEILINGS = {HTTP: 16, ANCHORS: 16, PYTHON: 8, COMMAND: 1, BM25: 1}
 
 
@@ -83,7 +83,7 @@ class TargetConfig:
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def environment(self) -> Environment:
-        """Where values come from; secrets that are written in the configuration itself are hidden, too."""
+        """Provides the values of variables; secrets written in the configuration itself are hidden, too."""
         found = Environment()
         hider = Hider()
         hider.hide(dict(self.table))
@@ -97,7 +97,7 @@ class TargetConfig:
         return found
 
     def policy(self) -> Policy:
-        """How patient to be."""
+        """Timeouts and retries."""
         own = Policy()
         return Policy(
             timeout=float(self.table.get("timeout", own.timeout)),
@@ -114,12 +114,12 @@ class TargetConfig:
 
     @property
     def ceiling(self) -> int:
-        """How many requests may be in flight, unless an option says otherwise."""
+        """How many requests may be in flight, unless an option overrides it."""
         return int(self.table.get("concurrency", _CEILINGS[self.type]))
 
 
 def choose_target(config: Config, name: str | None, overrides: Mapping[str, Any]) -> TargetConfig:
-    """The target to ask. `name`: a type, or the name of a `[targets.NAME]`; `overrides`: what options say."""
+    """The target to ask. `name`: a type, or the name of a `[targets.NAME]`; `overrides`: values of options."""
     named: Mapping[str, Any] = config.get("targets") or {}
     own = config.get("target")
     given = {key: value for key, value in overrides.items() if value is not None}
@@ -139,7 +139,7 @@ def choose_target(config: Config, name: str | None, overrides: Mapping[str, Any]
         ((only, table),) = named.items()
         where = f"{file}: targets.{only}"
     elif named:
-        msg = f"which target? Choose one with --target: {', '.join(named)}"
+        msg = f"several targets are configured; choose one with --target: {', '.join(named)}"
         raise UsageError(msg)
     else:
         msg = "no target given: put [target] in kbeval.toml, or use --target, e.g. --target bm25"

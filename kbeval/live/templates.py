@@ -1,4 +1,4 @@
-"""Templates of requests: `{{ query }}`, `{{ k }}` and any field of the golden entry.
+"""Request templates: `{{ query }}`, `{{ k }}` and any field of the golden entry.
 
 A value that is a single placeholder keeps its type: `"{{ k }}"` becomes 5, not "5". `{{ folders? }}` may be missing:
 the key that holds it is then left out. Inside a longer text, and in an address, values become text.

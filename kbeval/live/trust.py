@@ -1,4 +1,4 @@
-"""Which certificates are trusted: the usual ones and those of a file. And what proxies must not give away."""
+"""Trusted certificates (the default ones and those of a file), and the passwords of proxies, which stay secret."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def checked_ca_file(path: str | None, where: str) -> str | None:
-    """The path of a file with certificates, if it is one. `where`: the option or the key that names it."""
+    """The path, after checking that it is a file with certificates. `where`: the option or the key that names it."""
     if path is None:
         return None
     import ssl
@@ -29,7 +29,7 @@ def checked_ca_file(path: str | None, where: str) -> str | None:
 
 
 def ssl_context(ca_file: str | None) -> ssl.SSLContext:
-    """What connections are checked against."""
+    """The certificates that connections are checked against."""
     import httpx2
 
     found = httpx2.create_ssl_context()
@@ -47,7 +47,7 @@ def untrusted(error: BaseException) -> str | None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return (
                 f"the certificate of the server is not trusted: {cause.verify_message};"
-                " a file with certificates to trust is named by ca_file, or SSL_CERT_FILE in the environment"
+                " to trust it, set ca_file (or SSL_CERT_FILE in the environment) to a file with certificates"
             )
         cause = cause.__cause__ or cause.__context__
     return None

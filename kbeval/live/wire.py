@@ -18,7 +18,7 @@ from kbeval.live.rubrics import Rubric
 
 LOCAL, OPENAI, ANTHROPIC = PROVIDERS = ("local", "openai", "anthropic")
 BASE_URLS = {OPENAI: "https://api.openai.com/v1", ANTHROPIC: "https://api.anthropic.com"}
-# A local server gets no key of a company, whatever is set.
+# A local server never gets the key of a provider, even if one is set.
 KEYS = {LOCAL: "KBEVAL_JUDGE_API_KEY", OPENAI: "OPENAI_API_KEY", ANTHROPIC: "ANTHROPIC_API_KEY"}
 TEMPERATURE = 0
 SEED = 0
@@ -50,19 +50,19 @@ class Judge:
     def parameters(self) -> dict[str, Any]:
         """What is sent with each question and may change its answer."""
         found: dict[str, Any] = {"temperature": self.temperature, "max_tokens": self.max_tokens}
-        # Anthropic's servers take no seed.
+        # Anthropic's servers do not accept a seed.
         return found if self.provider == ANTHROPIC else {**found, "seed": self.seed}
 
     @property
     def url(self) -> str:
-        """Where questions are sent to."""
+        """The address that questions are sent to."""
         base = self.base_url.rstrip("/")
         if self.provider == ANTHROPIC:
             return f"{base}/messages" if base.endswith("/v1") else f"{base}/v1/messages"
         return f"{base}/chat/completions"
 
     def headers(self, environment: Environment) -> dict[str, str]:
-        """With the key from the environment; a local server may need none."""
+        """The headers, with the key from the environment; a local server may need none."""
         variable = KEYS[self.provider]
         if self.provider == LOCAL:
             key = environment.get_if_set(variable)
@@ -82,12 +82,12 @@ def parse_judge(
         # Local models have names with a colon, such as qwen2.5:14b.
         provider, model = LOCAL, name
     if not model.strip():
-        msg = f"{name!r} names no model; give NAME, openai:NAME or anthropic:NAME"
+        msg = f"{name!r} is not the name of a model; use NAME, openai:NAME or anthropic:NAME"
         raise UsageError(msg)
     url = base_url or BASE_URLS.get(provider)
     if url is None:
         msg = (
-            f"where is {model!r}? give --judge-base-url, e.g. http://localhost:11434/v1,"
+            f"no address for the model {model!r}: pass --judge-base-url, e.g. http://localhost:11434/v1,"
             f" or name it openai:{model} or anthropic:{model}"
         )
         raise UsageError(msg)
@@ -96,7 +96,7 @@ def parse_judge(
         msg = f"--judge-base-url {url!r} is not an address like http://localhost:11434/v1"
         raise UsageError(msg)
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-        msg = f"--judge-base-url must not contain a password, a query or a fragment; put the key into {KEYS[provider]}"
+        msg = f"--judge-base-url must not contain a password, a query or a fragment; put the key in {KEYS[provider]}"
         raise UsageError(msg)
     return Judge(provider, model, url.rstrip("/"), temperature, max_tokens=max_tokens)
 
@@ -120,7 +120,7 @@ def question(judge: Judge, rubric: Rubric, messages: Sequence[Message], headers:
 
 
 def asked_again(prompt: str, reply: Reply, fault: str, rubric: Rubric) -> list[Message]:
-    """The messages of the second question, after a reply that could not be read."""
+    """The messages that ask again after a reply that could not be read."""
     again = f"That reply cannot be used: {fault}. {rubric.how_to_reply()}"
     said = reply.raw.strip()
     if not said:
@@ -133,7 +133,7 @@ def asked_again(prompt: str, reply: Reply, fault: str, rubric: Rubric) -> list[M
 
 
 def read_response(judge: Judge, response: Response) -> Reply:
-    """The reply in a response with a status below 300. It never raises: what cannot be read has a fault."""
+    """The reply in a response with a status below 300. It never raises; a reply that cannot be read has a fault."""
     try:
         found = response.json()
     except InvalidResponseError as error:
@@ -187,7 +187,7 @@ def _anthropic_reply(found: Mapping[str, Any]) -> Reply:
     return Reply(text, fields, fault, *tokens)
 
 
-def _text(content: Any) -> str:  # noqa: ANN401  (whatever came)
+def _text(content: Any) -> str:  # noqa: ANN401  (any JSON value)
     """A text, or the texts of a list of parts; parts of other types, such as thoughts, are not the reply."""
     if isinstance(content, list):
         parts = [_object(part) for part in content]
@@ -198,14 +198,14 @@ def _text(content: Any) -> str:  # noqa: ANN401  (whatever came)
 def why_rejected(judge: Judge, said: str) -> str:
     """What a server says about a request that it rejects, with what to do about it."""
     if "temperature" in said.lower() and judge.temperature is not None:
-        return f"{said}; this model takes no temperature: use --judge-temperature none"
+        return f"{said}; this model does not accept a temperature: use --judge-temperature none"
     return said
 
 
-def _object(value: Any) -> dict[str, Any]:  # noqa: ANN401  (whatever came)
+def _object(value: Any) -> dict[str, Any]:  # noqa: ANN401  (any JSON value)
     return value if isinstance(value, dict) else {}
 
 
-def _count(value: Any) -> int | None:  # noqa: ANN401  (whatever came)
+def _count(value: Any) -> int | None:  # noqa: ANN401  (any JSON value)
     is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**40
     return value if is_count else None

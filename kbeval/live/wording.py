@@ -1,4 +1,4 @@
-"""Errors of servers and of the network, in words."""
+"""Messages for errors of servers and of the network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Answered(Protocol):
 
 
 def described_error(error: Exception) -> str:
-    """An error of the network, in words: libraries often give none."""
+    """A message for a network error; libraries often give none."""
     text = " ".join(str(error).split())
     kinds = {
         "ConnectError": "no connection",

@@ -45,7 +45,7 @@ class Crew:
 
     @property
     def is_stopping(self) -> bool:
-        """Must no new request be sent?"""
+        """Is it too late to send a new request?"""
         return self._stopping.is_set()
 
     def stop(self, reason: str) -> None:
@@ -63,7 +63,7 @@ class Crew:
 
     @contextlib.contextmanager
     def engaged(self) -> Iterator[None]:
-        """From before a request is sent until its result is stored: not to be dropped while there is time."""
+        """From before a request is sent until its result is stored: the job is not dropped during the grace period."""
         task = asyncio.current_task()
         if self.is_stopping or task is None:
             raise asyncio.CancelledError
@@ -109,7 +109,7 @@ class Crew:
             raise Stopped(self._reason)
 
     async def _wind_up(self, pending: set[asyncio.Task[Any]]) -> None:
-        """Drop those that only wait; give the others a little time."""
+        """Drop the jobs that only wait; give the others the grace period."""
         self._drop(pending - self._engaged)
         if pending:
             await asyncio.wait(pending, timeout=self._grace)

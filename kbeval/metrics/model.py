@@ -6,10 +6,12 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fractions import Fraction
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kbeval.metrics.names import ABSTENTION, Name, is_k
+
+if TYPE_CHECKING:
+    from fractions import Fraction
 
 # The documented keys, which are always written, in this order.
 MAPS = ("hit_at_k", "recall_at_k_doc", "precision_at_k_chunk")
@@ -110,7 +112,11 @@ class AggregateMetrics:
     def exact_value(self, name: str) -> Fraction | None:
         """The same number before rounding; the stored number if that is not known."""
         value = self.value(name)
-        return None if value is None else self.exact.get(name, Fraction(repr(value)))
+        if value is None:
+            return None
+        from fractions import Fraction
+
+        return self.exact.get(name, Fraction(repr(value)))
 
     def numbers(self) -> dict[str, Number]:
         """Every number by its printed name, in order.
@@ -175,3 +181,8 @@ def plain_number(value: Any) -> Any:  # noqa: ANN401  (whatever is stored)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     # Not isfinite: it fails for integers that are too large for a float.
     return value if is_number and abs(value) <= sys.float_info.max else None
+
+
+def matched_by(provenance: Mapping[str, Any]) -> str | None:
+    """What decided which hits are correct, in a word: `id`, or `span` for document and span; None if not recorded."""
+    return {"exact": "id", "span": "span"}.get(str(provenance.get("matching")))

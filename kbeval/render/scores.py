@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from kbeval.metrics.model import AggregateMetrics
+from kbeval.metrics.model import AggregateMetrics, matched_by
 from kbeval.metrics.names import Name, short_name
 from kbeval.render.table import Cell, Column
-from kbeval.scoring.provenance import matched_by
 
 # The most important numbers: how much was scored, then the headline metrics of the system that a run comes from. None:
 # a knowledge base's own runs.
@@ -65,8 +64,8 @@ def score_table(  # noqa: PLR0913  (what a table of scores shows)
 ) -> tuple[list[Column], list[list[Cell]]]:
     """One row per run (and slice).
 
-    `own`: numbers of the user's metrics and k values, also shown in tables. `systems`: those that the runs are of.
-    `judged`: what share of the first hits of each run was judged, where people label.
+    `own`: numbers of the user's metrics and k values, also shown in tables. `systems`: those that the runs come
+    from. `judged`: the share of the first hits of each run that was judged, if people label here.
     """
     every = list(dict.fromkeys(name for _, _, aggregate in scored for name in aggregate.numbers()))
     names = sorted(every, key=lambda name: name not in COUNTS)

@@ -8,13 +8,12 @@ from typing import Any
 from kbeval.compare.report import CompareReport
 from kbeval.compare.run import IncomparableError
 from kbeval.compare.run_summary import RunSummary
-from kbeval.metrics.model import AggregateMetrics
+from kbeval.metrics.model import AggregateMetrics, matched_by
 from kbeval.metrics.names import Name
 from kbeval.render.comparison import config_table, counts_sentence, delta_table, legend, verdict_sentence
 from kbeval.render.gates import gate_sentence, gate_table
 from kbeval.render.scores import number_table
 from kbeval.render.table import Cell, Column, render
-from kbeval.scoring.provenance import matched_by
 from kbeval.util.text import counted, json_text, markdown
 
 _MATCHED = {"id": "by chunk id", "span": "by document and span"}

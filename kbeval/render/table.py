@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from typing import TYPE_CHECKING, Union
 
 from kbeval.util.text import csv_cell, cut, cut_inside, display_width, json_text, markdown, shown
 
 FORMATS = ("table", "json", "csv", "md")
-Cell = str | float | int | bool | Decimal | None
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+Cell = Union[str, float, int, bool, "Decimal", None]
 Paint = Callable[[str, str], str]
 
 
@@ -53,7 +55,7 @@ def display_text(value: Cell) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4f}"
-    return f"{value:,}" if isinstance(value, int | Decimal) else shown(value)
+    return shown(value) if isinstance(value, str) else f"{value:,}"
 
 
 def _for_programs(value: Cell) -> str:
@@ -61,7 +63,7 @@ def _for_programs(value: Cell) -> str:
         return ""
     if isinstance(value, bool):
         return "true" if value else "false"
-    return str(value) if isinstance(value, str | Decimal) else repr(value)
+    return repr(value) if isinstance(value, int | float) else str(value)
 
 
 def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], paint: Paint) -> str:
@@ -88,6 +90,8 @@ def _aligned(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], paint: P
 
 
 def _csv(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> str:
+    import csv
+
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([csv_cell(column.name) for column in columns])

@@ -1,6 +1,6 @@
-"""One HTML file that shows the evidence: of a run, of two runs, or of a history.
+"""One HTML file that shows the evidence for a run, a comparison of two runs, or a history.
 
-`evidence` gathers what became of every query, once for all of them. `two_runs`, `one_run` and `history` each gather one
-kind of page; `page` writes it, with the templates, the style and the script in `templates/`. Charts are drawn here
-(`charts`), as SVG.
+`evidence` collects the results of every query, for all pages. `two_runs`, `one_run` and `history` each collect the
+content of one kind of page; `page` writes it, with the templates, the style and the script in `templates/`. Charts are
+drawn as SVG by `charts`.
 """

@@ -1,4 +1,4 @@
-"""What a run answered: the text, what it cites and where that leads, rules, what judges said, refusals."""
+"""The answers of a run: their text, citations and where these lead, rules, judgements and refusals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kbeval.util.text import json_text
 View = dict[str, Any]
 _MOST_CLAIMS = 50
 _MOST_CITATIONS = 100
-# What judges of the anchor-labelled system say, in the row itself.
+# Judgements of the anchor-labelled system, which are in the row itself.
 _ROW_RUBRICS = ("groundedness", "correctness")
 _GOOD, _BAD, _UNKNOWN = "ok", "bad", ""
 
@@ -53,7 +53,7 @@ class Answers:
         self._texts = texts
 
     def view(self, asked: Asked, hits: Sequence[tuple[int, Mapping[str, Any]]], batch: BatchFacts) -> View | None:
-        """The answer of a row; None where it holds none, and does not say that the system refused."""
+        """The answer of a row; None if it contains neither an answer nor a refusal."""
         key, row = asked.key, asked.row
         result = batch.results[key]
         answer = answer_of(row)
@@ -83,7 +83,7 @@ class Answers:
     def _citations(
         self, asked: Asked, answer: Mapping[str, Any], hits: Sequence[tuple[int, Mapping[str, Any]]], batch: BatchFacts
     ) -> Iterator[list[Any]]:
-        """What is cited, its sign, what was found out about it, and the rank of the hit that it means."""
+        """Each citation: its text, its sign, the result of its check, and the rank of the cited hit."""
         real = batch.citations.get(asked.key, {})
         expected = asked.entry.get("expected_chunk_ids") or ()
         for number, one in enumerate(citations_of(answer), start=1):
@@ -97,10 +97,10 @@ class Answers:
             return _UNKNOWN, "not checked, because no chunks are known"
         if is_real is None:
             return _UNKNOWN, "not checked, because the answer is not marked as grounded"
-        return (_GOOD, "a known chunk") if is_real else (_BAD, "leads to no known chunk")
+        return (_GOOD, "a known chunk") if is_real else (_BAD, "does not lead to a known chunk")
 
     def _cited(self, citation: object) -> str:
-        """What is cited, in short."""
+        """A citation in short form."""
         if not isinstance(citation, dict):
             return self._texts.line(str(citation), 160)
         inner = citation.get("citation")
@@ -142,7 +142,7 @@ class Answers:
             yield self._judgement(rubric, f"judged by {self._texts.called(model)}", score, (why, reasoning), claims)
 
     def _judged_in_row(self, asked: Asked) -> Iterator[View]:
-        """What came with the row: scores of its own judge, where the run was not judged again, and of other tools."""
+        """Scores in the row: of its own judge, unless the run was judged again, and of other tools."""
         model = first_text(config_of(asked.run).get("judge_model"))
         again = self._facts.judged_rubrics.get(asked.run.run_id, set())
         for rubric in _ROW_RUBRICS:
@@ -156,7 +156,7 @@ class Answers:
                 for claim in _texts_in(said.get(field))
             ]
             if _is_number(score) or first_text(reasoning) or claims:
-                by = f"judged by {self._texts.called(model)}, as the row has it" if model else "as the row has it"
+                by = f"judged by {self._texts.called(model)}, as stored in the row" if model else "as stored in the row"
                 yield self._judgement(rubric, by, score if _is_number(score) else None, (None, reasoning), claims)
         scores = asked.row.get("scores")
         for rubric, score in sorted(scores.items()) if isinstance(scores, dict) else ():
@@ -187,7 +187,7 @@ class Answers:
     # --- two answers ---------------------------------------------------------------------------------
 
     def compare(self, sides: Sequence[View]) -> None:
-        """Replace two answers by their pieces, where they differ."""
+        """If two answers differ, replace them by their pieces."""
         answers = [side["answer"] for side in sides if side["answer"] is not None]
         if len(answers) != 2 or self._texts.redact:
             return
@@ -203,7 +203,7 @@ class Answers:
 
 
 def support_text(support: Mapping[str, Any], texts: Texts) -> str:
-    """A support of the golden file, in short. Headings are texts."""
+    """A support of the golden file in short form. Headings count as texts, which `redact` leaves out."""
     headings = headings_of(support)
     return name(" › ".join(filter(None, (str(support.get("rel_path")), headings and texts.line(headings, 120)))))
 

@@ -1,4 +1,4 @@
-"""Drawings as inline SVG. No text is inside them: it is next to them, in tables, so that everything can be read aloud.
+"""Drawings as inline SVG, without text: it is next to them, in tables, so that screen readers can read everything.
 
 Positions along the width are percentages, so that drawings fill any width without being distorted.
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 _ROW = 22
-# Shapes as well as colours tell what a mark means: better, worse, undecided.
+# The meaning of a mark (better, worse, undecided) is shown by its shape as well as its colour.
 _SHAPES = {
     "better": "M0,-6 L5.5,4 L-5.5,4 Z",
     "worse": "M0,6 L5.5,-4 L-5.5,-4 Z",
@@ -24,20 +24,20 @@ _SHAPES = {
 
 @dataclass(frozen=True)
 class Axis:
-    """From where to where a drawing goes."""
+    """The range of values of a drawing."""
 
     low: float
     high: float
     ticks: Sequence[float]
 
     def place(self, value: float) -> str:
-        """Where a value is, as a percentage of the width."""
+        """The position of a value, as a percentage of the width."""
         inside = min(max(value, self.low), self.high)
         return f"{_number(100 * (inside - self.low) / (self.high - self.low))}%"
 
 
 def difference_axis(limits: Sequence[float]) -> Axis:
-    """An axis around 0 that holds all of these, and ends at a round number."""
+    """An axis around 0 that includes all of these values, and ends at a round number."""
     largest = max((abs(limit) for limit in limits), default=0.0)
     end = next((step for step in (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0) if largest <= step), None)
     if end is None:
@@ -84,7 +84,7 @@ def interval(axis: Axis, value: float | None, low: float | None, high: float | N
 
 
 def bar(count: float, most: float, kind: str = "count") -> Markup:
-    """A bar, as long as its share of the longest."""
+    """A bar whose length is its share of the longest one."""
     width = _number(100 * count / most) if most else "0"
     return _svg("bar", 14, f'<rect class="bar {kind}" x="0" y="2" width="{width}%" height="10"/>')
 
@@ -121,7 +121,7 @@ def flow(counts: Mapping[str, int]) -> Markup:
 
 
 def _ribbon(name: str, left: float, right: float, size: float) -> str:
-    # At least a hair, so that one query of ten thousand can be seen.
+    # A minimum size, so that one query in ten thousand is visible.
     size = max(size, 0.4)
     points = [_number(y) for y in (left, right, right + size, left + size)]
     return (
@@ -136,7 +136,7 @@ def _ribbon(name: str, left: float, right: float, size: float) -> str:
 
 @dataclass(frozen=True)
 class Spot:
-    """A value of a series at a place; `joined`: a line leads to it from the one before."""
+    """A value of a series; `joined`: a line connects it with the previous one."""
 
     place: int
     value: float
@@ -175,7 +175,7 @@ def time_line(places: int, axis: Axis, series: Sequence[Sequence[Spot]], marks: 
 
 
 def value_axis(values: Sequence[float]) -> Axis:
-    """An axis for values over time: shares from 0 to 1 where they vary much, else around them."""
+    """An axis for values over time: from 0 to 1 for shares that vary a lot, otherwise close to the values."""
     low, high = min(values, default=0.0), max(values, default=1.0)
     if low >= 0 and high <= 1:
         if high - low > 0.4:
@@ -188,18 +188,18 @@ def value_axis(values: Sequence[float]) -> Axis:
 
 
 def _step(span: float) -> float:
-    """A round number of which three to six make the span."""
+    """A round number that divides the span into three to six steps."""
     rough = span / 4
     power = 10.0 ** math.floor(math.log10(rough))
     return next(step * power for step in (1, 2, 2.5, 5, 10) if rough <= step * power * 1.0001)
 
 
 def _svg(kind: str, height: float, content: str, more: str = "") -> Markup:
-    """A drawing as wide as its place. It holds numbers and our own words, never text from data."""
+    """A drawing as wide as its container. It contains numbers and fixed words, never text from data."""
     own = f'class="{kind}" aria-hidden="true" focusable="false" width="100%" height="{height:g}"{more}'
     return Markup(f"<svg {own}>{content}</svg>")  # noqa: S704
 
 
 def _number(value: float) -> str:
-    """The shortest form with two decimals: the same bytes for the same drawing."""
+    """At most two decimals, in the shortest form: the same drawing gives the same bytes."""
     return f"{round(value, 2) + 0.0:g}" if abs(value) < 1e6 else f"{value:.0f}"

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Sequence
 
-# Comparing words takes time with the square of their number; longer answers are shown without the differences.
+# The time for comparing grows with the square of the number of words; longer answers are shown without differences.
 MOST_WORDS = 1_500
 SAME, ONLY_HERE = 0, 1
 
@@ -24,7 +24,7 @@ def word_differences(a: str, b: str) -> tuple[list[Piece], list[Piece]] | None:
     right: list[Piece] = []
     codes = difflib.SequenceMatcher(None, words_a, words_b, autojunk=False).get_opcodes()
     for place, (tag, a_from, a_to, b_from, b_to) in enumerate(codes):
-        # A space that both have between words that differ is not something that they share.
+        # A space between two differing words is not counted as shared text.
         is_space = 0 < place < len(codes) - 1 and not "".join(words_a[a_from:a_to]).strip()
         kind = SAME if tag == "equal" and not is_space else ONLY_HERE
         _add(left, kind, words_a[a_from:a_to])

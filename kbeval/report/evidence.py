@@ -1,8 +1,7 @@
-"""What became of every query: its labels, and for each run the ranking, the answer and what was found about it.
+"""The evidence for every query: its labels, and for each run the ranking, the answer and the results of checks.
 
-Queries are read a batch at a time, for all runs at once. The result is what the page holds as data: plain dictionaries
-and lists, with numbers in place of texts that occur more than once (`Texts`), the same for the templates and for the
-script.
+Queries are read one batch at a time, for all runs at once. The result is the data of the page: plain dictionaries and
+lists, with numbers in place of texts that occur more than once (`Texts`), the same for the templates and the script.
 """
 
 from __future__ import annotations
@@ -34,16 +33,16 @@ from kbeval.storage.source import StoredSource
 
 # How many queries are in memory at a time: as many as a page lists without JavaScript.
 BATCH = 500
-# How many hits of a ranking are shown; one that counts is shown wherever it is.
+# How many hits of a ranking are shown; a hit that counts is shown at any rank.
 MOST_HITS = 10
 COUNTS, NEAR, OTHER = 2, 1, 0
-# Shorter and longer times are not shown in whole milliseconds.
+# Times outside this range are not shown in whole milliseconds.
 _SHORTEST_MS, _LONGEST_MS = 10, 1e9
 _BY_SPAN = ("expected_chunk_ids", "expected_spans", "gold_supports")
 
 
 class Evidence:
-    """The queries of one or two runs. `texts` holds what the views refer to by number."""
+    """The queries of one or two runs. `texts` contains the texts that the views refer to by number."""
 
     def __init__(self, scoring: StoredScoring, runs: Sequence[Run], *, redact: bool = False) -> None:
         self.texts = Texts(redact=redact)
@@ -54,7 +53,7 @@ class Evidence:
         self._answers = Answers(self._facts, self.texts)
 
     def batches(self, queries: Sequence[tuple[str, View]]) -> Iterator[list[View]]:
-        """The queries in this order, as the page holds them; with each id what else is to be in its view."""
+        """The queries in this order, as data of the page. Each id comes with additional fields for its view."""
         for first in range(0, len(queries), BATCH):
             chosen = queries[first : first + BATCH]
             batch = _Batch(self._source, self._runs, self._golden, self._facts, [query_id for query_id, _ in chosen])
@@ -88,7 +87,7 @@ class Evidence:
     def _expected(
         self, batch: _Batch, query_id: str, entry: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]
     ) -> Iterator[list[Any]]:
-        """What the labels ask for: what it is, its text where it is known, and where that is from."""
+        """What the labels expect: a description, its text if known, and a note about the origin of the text."""
         grades = entry.get("relevance") or {}
         for chunk_id in entry.get("expected_chunk_ids") or ():
             text = batch.chunks.text(chunk_id)
@@ -110,7 +109,7 @@ class Evidence:
         for fact in entry.get("expected_key_facts") or ():
             yield self._with_text("fact", fact, None)
         if claims := entry.get("gold_claim_substr"):
-            yield self._with_text("the claim holds one of", "\n".join(map(str, claims)), None)
+            yield self._with_text("the claim contains one of", "\n".join(map(str, claims)), None)
         if entry.get("answerable") is False or (entry.get("expected_doc_ids") == [] and "answerable" not in entry):
             yield ["nothing: the right answer is a refusal", None, None]
 
@@ -120,7 +119,7 @@ class Evidence:
     def _at_place(
         self, batch: _Batch, query_id: str, label: str, what: str, rows: Sequence[Mapping[str, Any]]
     ) -> list[Any]:
-        """A label whose text no chunk id tells: the text at its place."""
+        """A label whose text cannot be found by chunk id: the text at its place."""
         found = text_at(batch.facts.places.get((query_id, label), []), batch.covering(query_id, label, rows))
         if found is None:
             return self._with_text(what, None, NOT_STORED if label.startswith("span ") else "its text is not stored")
@@ -188,11 +187,11 @@ class Evidence:
         }
 
     def _said(self, label: Label, entry: Mapping[str, Any], *, by_document: bool) -> str:
-        """What a label says about a hit."""
+        """What a label means for a hit."""
         if label.kind == "document" and not by_document:
             return name(f"in the expected document {label.label}", 400)
         if self.texts.redact:
-            # Without headings, which are texts.
+            # Without headings, which count as texts.
             supports = entry.get("gold_supports") or ()
             entry = {"gold_supports": [{"rel_path": support_text(one, self.texts)} for one in supports]}
         said = counts_as(label, entry)
@@ -200,7 +199,7 @@ class Evidence:
 
 
 class _Batch:
-    """What is read for some of the queries: their rows, the facts about them, and the chunks that they name."""
+    """The data of some queries: their rows, the facts about them, and the chunks that they refer to."""
 
     def __init__(
         self,
@@ -222,7 +221,7 @@ class _Batch:
         self.chunks = KnownChunks(
             source, expected | near, (row for of_run in self.rows.values() for row in of_run.values())
         )
-        # Texts of expected chunks that the table does not have, and that hits of other queries may have.
+        # Texts of expected chunks that are not in the table, but may be in hits of other queries.
         unknown = sorted(chunk_id for chunk_id in expected if not self.chunks.has_text(chunk_id))
         wanted: dict[str, set[str]] = {}
         for _, run_id, query_id in facts.rows_with(unknown) if unknown else ():
@@ -232,13 +231,13 @@ class _Batch:
                 self.chunks.see(row)
 
     def counts(self, key: Key, position: int) -> bool:
-        """Does a label count the hit, by what decides about its query?"""
+        """Does the hit count, by the kind of matching of its query?"""
         by_document = self.facts.matching.get(key) == "doc"
         labels = self.facts.labels.get((*key, position), [])
         return any(label.counts and (label.kind != "document" or by_document) for label in labels)
 
     def covering(self, query_id: str, label: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[Covering]:
-        """The texts that share the place of a label: chunks of the table, and hits of the query."""
+        """The texts that overlap the place of a label: chunks of the table, and hits of the query."""
         for one in self.facts.near.get((query_id, label), ()):
             text = self.chunks.text_of(one.chunk_id, one.version)
             if text is not None:
@@ -257,5 +256,5 @@ def _took(ms: float) -> str:
 
 
 def _whole(value: object) -> object:
-    """A position as people write it: 46, not 46.0."""
+    """A whole number without decimals: 46, not 46.0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -1,4 +1,4 @@
-"""The text at an expected place, put together from the texts of chunks and hits that cover it."""
+"""The text at an expected place, assembled from the texts of chunks and hits that cover it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GAP = "\n…\n"
 
 @dataclass(frozen=True)
 class Covering:
-    """A text that shares a place: its own place, and what it is the text of."""
+    """A text that overlaps a place: its own place, and its origin."""
 
     axis: str
     low: int
@@ -26,17 +26,17 @@ class Covering:
 
 
 class Found(NamedTuple):
-    """The text at a place, and where it is from."""
+    """The text at a place, and a note about its origin."""
 
     text: str
     note: str
 
 
 def text_at(places: Sequence[Place], covering: Iterable[Covering]) -> Found | None:
-    """The text at these places; None where nothing covers any of them.
+    """The text at these places; None if nothing covers any of them.
 
-    Exact where the texts are as long as their own places say. Otherwise the whole text that shares the most with the
-    first place, and the note says so.
+    It is exact if the texts are as long as their own places. Otherwise it is the whole text that overlaps the first
+    place most, and the note says so.
     """
     known = sorted(set(covering), key=lambda one: (one.low, -one.high, one.origin == FROM_HIT, one.origin, one.text))
     parts: list[str] = []
@@ -55,7 +55,7 @@ def text_at(places: Sequence[Place], covering: Iterable[Covering]) -> Found | No
 
 
 def _pieces(place: Place, known: Sequence[Covering]) -> tuple[list[str], list[str], bool]:
-    """From the beginning of the place to its end, each time with the text that reaches farthest."""
+    """The pieces from the beginning of the place to its end, each from the text that reaches farthest."""
     pieces: list[str] = []
     used: list[str] = []
     is_covered = True
@@ -82,13 +82,13 @@ def _pieces(place: Place, known: Sequence[Covering]) -> tuple[list[str], list[st
 
 
 def _part(one: Covering, start: int, end: int) -> str | None:
-    """A part of a text by its place in the document; None where positions do not tell."""
+    """A part of a text by its place in the document; None if it cannot be located."""
     ends = ends_in(one.text, Shared(one.axis, one.low, one.high, start, min(end, one.high)))
     return None if ends is None else one.text[slice(*ends)]
 
 
 def _around(places: Sequence[Place], known: Sequence[Covering]) -> Found | None:
-    """The whole text that shares the most with a place, where positions do not tell which part of it is meant."""
+    """The whole text that overlaps a place most, if the part that is meant cannot be located."""
     for place in places:
         near = [
             (min(one.high, place.high) - max(one.low, place.low), -(one.high - one.low), one)
@@ -98,8 +98,8 @@ def _around(places: Sequence[Place], known: Sequence[Covering]) -> Found | None:
         if near:
             shared, _, best = max(near, key=lambda found: found[:2])
             size = place.high - place.low
-            part = "which contains this place" if shared == size else "which shares a part of this place"
-            return Found(best.text, f"text {_from([best.origin])}, {part}; positions do not tell which words are meant")
+            part = "which contains this place" if shared == size else "which overlaps this place in part"
+            return Found(best.text, f"text {_from([best.origin])}, {part}; the exact words cannot be located")
     return None
 
 

@@ -1,4 +1,4 @@
-"""What the relations of a session say about some queries, by run and query. They are asked for a batch at a time."""
+"""What the relations of a session contain about some queries, by run and query. Queries are read in batches."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from kbeval.report.marks import Shared
 from kbeval.scoring.scorer import StoredScoring
 
 Key = tuple[str, str]
-# Positions beyond this are not positions in a text.
+# Larger numbers are not positions in a text.
 _FARTHEST = 1e12
-# More chunks than these at one place would be a text of many pages.
+# More chunks at one place would be a text of many pages.
 _MOST_CHUNKS = 40
 
 
 class Result(NamedTuple):
-    """What became of a query in a run."""
+    """The result of a query in a run."""
 
     failed: bool
     error: str | None
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 
 class Near(NamedTuple):
-    """A chunk of the table `chunks` that shares an expected place: its own place."""
+    """A chunk of the table `chunks` that overlaps an expected place, with its own place."""
 
     chunk_id: str
     version: str
@@ -53,7 +53,7 @@ class Near(NamedTuple):
 
 
 class Facts:
-    """The session, with everything built that is asked for later."""
+    """The session, with all relations built that are read later."""
 
     def __init__(self, scoring: StoredScoring) -> None:
         session = scoring.session
@@ -67,7 +67,7 @@ class Facts:
         self.is_judged = bool(scoring.rubrics)
         ((known,),) = session.rows("SELECT COUNT(*) FROM (SELECT 1 FROM known_chunks LIMIT 1)")
         self.knows_chunks = bool(known)
-        # Views over many relations: read once, asked for many times.
+        # Views over many relations, stored as tables because they are read many times.
         session.execute(
             "CREATE OR REPLACE TEMP TABLE report_labels AS SELECT run_id, query_id, position, kind, label, counts,"
             " shared, hit_size, label_size FROM hit_labels"
@@ -89,7 +89,7 @@ class Facts:
         return BatchFacts(self, list(query_ids))
 
     def rows_with(self, chunk_ids: Sequence[str]) -> list[tuple[str, str, str]]:
-        """For each of these chunks and each run a query that it is a hit of: chunk, run, query."""
+        """For each of these chunks and each run, one query that it is a hit of: chunk, run, query."""
         return [
             (chunk_id, run_id, query_id)
             for chunk_id, run_id, query_id in self.session.rows(
@@ -158,11 +158,11 @@ class BatchFacts:
         return self._facts.session.rows(sql, [self._ids])
 
     def _read_places(self) -> None:
-        """The text that hits have in common with what is expected, and where expected text is that no id tells."""
-        # By run, query and hit: what is shared. By query and label: the hits that share it, in any run.
+        """Where hits overlap the expected text, and where expected text is that cannot be found by chunk id."""
+        # By run, query and hit: the shared parts. By query and label: the hits that share it, in any run.
         self.shared: dict[tuple[str, str, int], list[Shared]] = {}
         self.sharing: dict[Key, list[tuple[str, int, Shared]]] = {}
-        # By query and label: its parts, and the chunks that share them.
+        # By query and label: its parts, and the chunks that overlap them.
         self.places: dict[Key, list[Place]] = {}
         self.near: dict[Key, list[Near]] = {}
         if self._facts.has_places:
@@ -209,7 +209,7 @@ class BatchFacts:
             self.claims.setdefault((run_id, query_id, rubric), []).append((supported, claim))
 
 
-# --- SQL: what is shown, never what is counted -----------------------------------------------------
+# --- SQL for what is shown; none of it decides a number --------------------------------------------
 
 _SHARED = f"""
 CREATE OR REPLACE TEMP TABLE report_shared AS
@@ -231,7 +231,7 @@ WHERE a.low < b.high AND b.low < a.high AND l.kind IN ('chunk', 'span')
   AND GREATEST(ABS(a.low), ABS(a.high), ABS(b.low), ABS(b.high)) < {_FARTHEST:g}
 """
 
-# Places whose text no chunk id tells.
+# Places whose text cannot be found by chunk id.
 _UNTOLD = """
 SELECT p.query_id, p.place, p.doc_id
 FROM expected_places AS p

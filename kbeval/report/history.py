@@ -1,4 +1,4 @@
-"""The page about a history: metrics over time, what changed between runs, and the queries that never settle."""
+"""The page about a history: metrics over time, what changed between runs, and unstable or never found queries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kbeval.storage.run_config import Difference
 from kbeval.storage.source import stored_runs
 from kbeval.util.text import counted
 
-# Lists of queries are cut here, and the page says how to get the rest.
+# Lists of queries are limited to this length; the page says how to get the rest.
 MOST_ROWS = 100
 _FLAKY = (
     "SELECT suite, query_id, query, n_runs, n_hits, n_lost, n_won FROM flaky_queries"
@@ -87,7 +87,7 @@ def history_page(
 
 
 def _without_texts(history: History) -> History:
-    """The same history, with names and numbers alone among the settings that changed."""
+    """The same history; of the settings that changed, only names and numbers are kept."""
     series = []
     for one in history.series:
         points = [
@@ -105,7 +105,7 @@ def _without_texts(history: History) -> History:
 
 
 def _rows(found: Sequence[Sequence[Any]], texts: Texts, question: int) -> list[list[str]]:
-    """`question`: the column that holds a text."""
+    """`question`: the column that contains a text."""
     return [
         [texts.line(cell or "") if place == question else number(cell) for place, cell in enumerate(row)]
         for row in found
@@ -121,7 +121,7 @@ def _ordered(history: History) -> list[Point]:
 
 
 def _sentence(history: History, metric: Measured) -> str:
-    """Where a metric is now, and what it was at the last run."""
+    """The current value of a metric, compared with the run before."""
     said = []
     for series in history.series:
         known = [point for point in series.points if point.values[metric.name].value is not None]
@@ -131,10 +131,13 @@ def _sentence(history: History, metric: Measured) -> str:
         whose = f"{name(history.label(series), 60)}: " if len(history.series) > 1 else ""
         text = f"{whose}{metric.short} {number(last.value)}"
         if last.change is not None and last.comparable:
-            mark = {True: "better", False: "worse", None: "unchanged" if not last.change else "changed"}[last.better]
-            text += (
-                f", {mark} than the run before by {number(abs(last.change))}" if last.change else ", as the run before"
-            )
+            size = number(abs(last.change))
+            change = {
+                True: f"{size} better than the run before",
+                False: f"{size} worse than the run before",
+                None: f"changed by {size} since the run before",
+            }[last.better]
+            text += f", {change}" if last.change else ", the same as the run before"
         elif last.change is not None:
             text += ", not comparable with the run before"
         said.append(name(text, 300))

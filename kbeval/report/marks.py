@@ -1,8 +1,8 @@
-"""Which part of a hit's text is the text that is expected.
+"""Which part of a hit's text is the expected text.
 
-Positions are positions in a document. They are marked in the text of a chunk only where the text is as long as its
-place says: then both are counted in the same way. Where it is not, lines that the expected text has too are marked, if
-that text is known; otherwise nothing is, and the label still says how much is shared.
+Positions are positions in a document. They can be marked in the text of a chunk only if the text is exactly as long as
+its span: then both are counted in the same way. Otherwise the lines that also occur in the expected text are marked, if
+that text is known. If it is not, nothing is marked, and the label still says how much is shared.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kbeval.report.texts import Ranges
 
 @dataclass(frozen=True)
 class Shared:
-    """A part of a hit's place that is a part of an expected place, on the axis of both."""
+    """The overlap of a hit's place with an expected place, on their common axis."""
 
     axis: str
     # The hit's own place, and the shared part; the ends are excluded.
@@ -26,7 +26,7 @@ class Shared:
 
 
 def marked_ranges(text: str, shared: Sequence[Shared]) -> Ranges:
-    """Where in the text the shared parts are, in order; parts that touch are one."""
+    """The positions of the shared parts in the text, in order; adjacent parts are merged."""
     found: list[tuple[int, int]] = []
     for one in sorted(set(shared), key=lambda part: (part.start, part.end)):
         ends = ends_in(text, one)
@@ -40,7 +40,7 @@ def marked_ranges(text: str, shared: Sequence[Shared]) -> Ranges:
 
 
 def ends_in(text: str, one: Shared) -> tuple[int, int] | None:
-    """Where a shared part begins and ends in the text of the hit; None where positions do not tell."""
+    """Where a shared part begins and ends in the text of the hit; None if it cannot be located."""
     size, start, end = one.high - one.low, one.start - one.low, one.end - one.low
     if one.axis == "char" and size == len(text):
         return start, end
@@ -50,18 +50,18 @@ def ends_in(text: str, one: Shared) -> tuple[int, int] | None:
             return (len(whole[:start].decode("utf-8", "ignore")), len(whole[:end].decode("utf-8", "ignore")))
     if one.axis == "line":
         lines = text.split("\n")
-        # A newline at the end does not begin another line.
+        # A newline at the end does not start another line.
         if len(lines) - (not lines[-1]) == size or len(lines) == size:
             before = len("\n".join(lines[:start])) + (start > 0)
             return before, before + len("\n".join(lines[start:end]))
         if start == 0 and end == size:
-            # All of it, however long it is.
+            # The whole text, regardless of its length.
             return 0, len(text.rstrip("\n"))
     return None
 
 
 def found_words(text: str, words: Sequence[str]) -> Ranges:
-    """Where these words are in the text, each once; parts that overlap are left out."""
+    """The positions of these words in the text, each once; overlapping ones are left out."""
     found: list[tuple[int, int]] = []
     for word in words:
         start = text.find(word) if word else -1
@@ -71,7 +71,7 @@ def found_words(text: str, words: Sequence[str]) -> Ranges:
 
 
 def common_lines(text: str, others: Sequence[str]) -> Ranges:
-    """The lines that one of the other texts has too, where positions do not tell; lines that touch are one."""
+    """The lines that also occur in one of the other texts; adjacent lines are merged."""
     known = {line.strip() for other in others for line in other.split("\n")} - {""}
     found: list[tuple[int, int]] = []
     place = 0

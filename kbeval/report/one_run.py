@@ -36,7 +36,7 @@ _FIELDS = ("category", "difficulty", "lang", "tags")
 _MOST_SLICES = 12
 _DEEPEST = 10
 _LATENCIES = 12
-# Times from here on are shown in whole milliseconds, and beyond the second as powers of ten.
+# Times from the first are shown in whole milliseconds, and from the second as powers of ten.
 _WHOLE_MS, _LONGEST_MS = 100, 1e9
 _MATCHED = {
     "exact": "by chunk id",
@@ -44,7 +44,7 @@ _MATCHED = {
     "doc": "by document",
     "support": "by path, headings and words",
 }
-_TIMES = {"p50": "median", "p95": "95 % within", "total": "together"}
+_TIMES = {"p50": "median", "p95": "95th percentile", "total": "total"}
 _KINDS = ("failed", "miss", "hit", "cannot be matched", "nothing expected")
 
 
@@ -64,7 +64,7 @@ def one_run_page(
     golden: Golden | str | os.PathLike[str],
     options: OneRunOptions | None = None,
 ) -> str:
-    """The page as text. Raises BadRowsError where a stored row cannot be read, unless such rows are to be skipped."""
+    """The page as text. Raises BadRowsError if a stored row cannot be read, unless such rows are to be skipped."""
     options = options or OneRunOptions()
 
     def write(scoring_options: ScoreOptions) -> str:
@@ -127,7 +127,7 @@ def _page(scoring: StoredScoring, *, redact: bool, skip_bad_rows: bool) -> str:
 
 
 class _Values:
-    """The value of each number for each query, and which queries belong together."""
+    """The value of each number for each query, and the clusters of queries."""
 
     def __init__(self, scoring: StoredScoring) -> None:
         self._scoring = scoring
@@ -149,7 +149,7 @@ class _Values:
         }
 
     def interval(self, name: str, chosen: Any = None) -> tuple[float, float] | None:  # noqa: ANN401  (an array)
-        """The interval of a mean; None where the number is not one, or there are too few values."""
+        """The interval of a mean; None if the number is not a mean, or there are too few values."""
         values = self._values.get(name)
         if values is None:
             return None
@@ -157,16 +157,16 @@ class _Values:
         return mean_interval(values[applies], self._clusters[applies])
 
     def mean(self, name: str, chosen: Any) -> tuple[float | None, int]:  # noqa: ANN401
-        """The mean over some queries, and over how many."""
+        """The mean over some queries, and how many there are."""
         values = self._values.get(name)
         if values is None:
             return None, 0
         inside = values[~np.isnan(values) & chosen]
-        # The values in order, so that their sum does not depend on the order of rows.
+        # Sorted, so that the sum does not depend on the order of rows.
         return (rounded(float(np.sort(inside).sum()) / len(inside)), len(inside)) if len(inside) else (None, 0)
 
     def slices(self, name: str) -> list[Mapping[str, Any]]:
-        """A number by the fields of the golden queries, each with two values at least."""
+        """A number by the fields of the golden queries that have at least two values."""
         self._scoring.session.need("query_slices")
         members: dict[str, dict[str, set[str]]] = {}
         for query_id, name_of_field, label in self._scoring.session.rows(
@@ -191,7 +191,7 @@ class _Values:
 
 
 def _headline(aggregate: AggregateMetrics, system: str | None) -> str | None:
-    """The number that the labels of the run are about."""
+    """The number to show first, depending on the labels."""
     first = reversed(FIRST_HEADLINES.get(system, FIRST_HEADLINES[None]))
     wanted = (*first, "recall_at_k_doc.10", "groundedness_checked", "refusal_correctness", "groundedness")
     return next((name for name in wanted if aggregate.value(name) is not None), None)
@@ -226,7 +226,7 @@ def _lead(numbers: Sequence[Mapping[str, Any]], wanted: set[str | None], headlin
 
 
 def _queries(scoring: StoredScoring) -> list[tuple[str, View]]:
-    """Every query of the run and what is said about it, the worst first."""
+    """Every query of the run with its view, the worst first."""
     scoring.session.need("sides")
     views = []
     for query_id, matching, hit_rank, doc_rank, failed, refused, should_refuse, keeps, cites in scoring.session.rows(
@@ -272,7 +272,7 @@ def _queries(scoring: StoredScoring) -> list[tuple[str, View]]:
 
 
 def _matched(views: Sequence[View]) -> str | None:
-    """What decided which hits count, the commonest first."""
+    """How hits were matched, the most frequent way first."""
     counts = Counter(view["matching"] for view in views if view["matching"] in _MATCHED)
     if len(counts) < 2:
         return next((_MATCHED[way] for way in counts), None)
@@ -292,7 +292,7 @@ def _ranks(queries: Sequence[View]) -> list[tuple[str, int, str]]:
 
 
 def _latency(times: Sequence[float | None]) -> list[tuple[str, int, str]]:
-    """How many queries took how long: in steps of equal ratio, because a few take far longer than most."""
+    """How many queries took how long, in steps of equal ratio, because a few take far longer than most."""
     known = sorted(time for time in times if time is not None and time > 0)
     if len(known) < 2 or known[0] == known[-1]:
         return []
@@ -307,7 +307,7 @@ def _latency(times: Sequence[float | None]) -> list[tuple[str, int, str]]:
 
 
 def _ms(value: float) -> str:
-    """A time, with as many digits as it is worth."""
+    """A time with a sensible number of digits."""
     if not 0 < value < _LONGEST_MS:
         return f"{value:.3g}"
     return f"{value:,.0f}" if value >= _WHOLE_MS else f"{value:.3g}"
@@ -319,7 +319,7 @@ def _finding(one: Finding, *, redact: bool) -> Mapping[str, Any]:
         "code": one.code,
         "kind": one.kind,
         "count": one.count,
-        # Some of them quote what they are about.
+        # Some examples quote texts.
         "examples": "(examples left out)" if redact else f"for example {examples}",
         "advice": named(one.advice, 600),
         "is_note": one.is_note,

@@ -1,8 +1,8 @@
-"""The data of a page for its script: JSON, compressed, as letters and digits, which no text can break out of.
+"""The data of a page for its script: compressed JSON as Base64, so that no text can break out of it.
 
-It is written a batch of queries at a time: each batch has the texts, chunks and labels that were not there before.
-The hits of a ranking are columns: which chunk, at which rank (none: 1, 2, 3, …), with which score; and only for those
-that a label is about, how they count. `report.js` unpacks them.
+It is written one batch of queries at a time: each batch contains the texts, chunks and labels that are new in it. The
+hits of a ranking are stored as columns: the chunk, the rank (null: 1, 2, 3, …) and the score; and how they count, only
+for hits with labels. `report.js` unpacks them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 
 from kbeval.report.answers import View
 
-# What the hits of one chunk have in common, and is held once.
+# What the hits of one chunk have in common; it is stored once.
 _CHUNK = ("chunk", "doc", "headings", "where", "source", "text")
 
 
 class Packer:
-    """Compresses views as they come."""
+    """Compresses views as they arrive."""
 
     def __init__(self) -> None:
         self._chunks: dict[bytes, int] = {}
@@ -31,7 +31,7 @@ class Packer:
         self._is_empty = True
 
     def add(self, views: Sequence[View], new_texts: Sequence[str]) -> None:
-        """A batch, and the texts that it is the first to refer to."""
+        """Add a batch, and the texts that it is the first to refer to."""
         chunks: list[tuple[Any, ...]] = []
         labels: list[str] = []
         packed = [{**view, "sides": [self._side(side, chunks, labels) for side in view["sides"]]} for view in views]
@@ -41,7 +41,7 @@ class Packer:
         self._is_empty = False
 
     def done(self) -> str | None:
-        """Everything; None if there is nothing."""
+        """All data as Base64; None if there is none."""
         if self._is_empty:
             return None
         self._write("]")

@@ -1,4 +1,4 @@
-"""Writes a page: one file with its style, its script and its data inside, and a policy that lets nothing else in."""
+"""Writes a page: one file with its style, script and data, and a policy that forbids to load anything else."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from kbeval.report.packing import Packer
 from kbeval.report.texts import Texts, segments
 from kbeval.util.text import shown
 
-# What is there without JavaScript: so many queries in the list, and so many characters for those shown in full, which
-# get what the list leaves of them.
+# Limits without JavaScript: the number of queries in the list, and the number of characters for the list and the
+# queries shown in full, which get what the list leaves, but at least the last number.
 MOST_LISTED = 500
 MOST_STATIC = 150_000
 FEWEST_STATIC = 40_000
@@ -47,7 +47,7 @@ def _environment() -> jinja2.Environment:
 
 
 def number(value: object) -> str:
-    """A number as tables show it; a dash where there is none."""
+    """A number as tables show it; a dash if there is none."""
     if value is None:
         return "–"
     if isinstance(value, float):
@@ -56,7 +56,7 @@ def number(value: object) -> str:
 
 
 def minus(text: str) -> str:
-    """Numbers with the sign that belongs to them, which is as wide as a plus."""
+    """Numbers with a proper minus sign, which is as wide as a plus."""
     return text.replace("-", "−")
 
 
@@ -77,7 +77,7 @@ def write_page(
     for batch in batches:
         new_texts = texts.take() if texts else []
         if not total:
-            # The first batch has all its texts itself.
+            # The first batch contains all texts that it refers to.
             listed = list(batch[:MOST_LISTED])
             in_full = _that_fit(listed, functools.partial(_detail, detail, new_texts))
         total += len(batch)
@@ -85,7 +85,7 @@ def write_page(
     return environment.get_template(template).render(
         **content,
         version=__version__,
-        # Both are part of this program, and the policy names their hashes.
+        # Both are part of this program, and the policy contains their hashes.
         style=Markup(style),  # noqa: S704
         script=Markup(script),  # noqa: S704
         policy=_policy(style, script),
@@ -101,7 +101,7 @@ def _detail(templates: Any, texts: Sequence[str], view: View) -> str:  # noqa: A
 
 
 def _policy(style: str, script: str) -> str:
-    """Nothing is loaded, sent or run but this style and this script, and the script cannot write markup."""
+    """Nothing is loaded, sent or run except this style and this script, and the script cannot write markup."""
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script)]
     return (
         f"default-src 'none'; style-src 'sha256-{hashes[0]}'; script-src 'sha256-{hashes[1]}'; base-uri 'none';"
@@ -114,7 +114,7 @@ def _that_fit(listed: Sequence[View], written: Callable[[View], str]) -> list[st
     left = max(FEWEST_STATIC, MOST_STATIC - sum(200 + len(view["query"]) + len(view["note"]) for view in listed))
     found: list[str] = []
     for view in listed:
-        # Its own markup, escaped by the template that wrote it.
+        # Markup of the template, which escaped the data in it.
         text = Markup(written(view))  # noqa: S704
         left -= len(text)
         if left < 0 and found:

@@ -1,4 +1,4 @@
-"""What all pages end with: the runs, what the numbers rest on, and where they come from."""
+"""Parts that several pages share: runs, settings, warnings, ledger and provenance."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from kbeval.storage.runs import Run
 from kbeval.util.hiding import Hider, is_hidden
 from kbeval.util.text import cut, json_text, shown
 
-# Settings whose values are names, where they look like one.
+# Settings whose values are names, if they look like one.
 _NAMES = re.compile(r"(?:.*[._])?(?:version|model|model_id|provider|hash|mode)")
-# Shorter ones are found in any sentence.
+# Shorter values occur in any sentence.
 _SHORTEST_TEXT = 4
 
 
 def about_run(run: Run) -> Mapping[str, Any]:
-    """What a run is called, and when it was made."""
+    """The names of a run, and when it was made."""
     return {
         "id": name(run.run_id),
         "suite": name(run.suite),
@@ -75,7 +75,7 @@ def warning_lines(warnings: Iterable[str], runs: Sequence[Run], *, redact: bool)
 
 
 def ledger_rows(aggregates: Sequence[AggregateMetrics]) -> list[list[str]]:
-    """How many rows of each kind the numbers rest on, for each run."""
+    """How many rows of each kind the numbers are based on, for each run."""
     names = dict.fromkeys(key for one in aggregates for key, count in one.ledger.items() if isinstance(count, int))
     return [[name.replace("_", " "), *(value_text(one.ledger.get(name)) for one in aggregates)] for name in names]
 
@@ -87,5 +87,5 @@ def provenance_rows(aggregates: Sequence[AggregateMetrics]) -> list[list[str]]:
 
 
 def sentence(text: str) -> str:
-    """With a capital letter at its beginning."""
+    """The text with a capital letter at its beginning."""
     return f"{text[:1].upper()}{shown(text[1:])}"

@@ -1,4 +1,4 @@
-"""What the stored rows hold that the scorer does not read: texts, headings, answers and their citations."""
+"""The parts of stored rows that the scorer does not read: texts, headings, answers and their citations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kbeval.storage.runs import Run
 from kbeval.storage.source import StoredSource
 from kbeval.util.strict_json import parse
 
-# Where the anchor-labelled system cuts texts that it stores.
+# The length to which the anchor-labelled system cuts the texts that it stores.
 _CUT = 200
 _MARKER = re.compile(r"\D*(\d{1,4})\D*")
 _BOUNDS = {
@@ -25,7 +25,7 @@ _BOUNDS = {
 
 
 def stored_rows(source: StoredSource, run: Run, query_ids: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The rows of a run for these queries that can be read, with the ids of the queries."""
+    """The readable rows of a run for these queries, with the query ids."""
     if not query_ids:
         return
     for query_id, text in source.result_rows(run.run_id, query_ids):
@@ -38,18 +38,18 @@ def stored_rows(source: StoredSource, run: Run, query_ids: Sequence[str]) -> Ite
 
 
 def hits_of(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The hits as the row has them; what is not a hit is an empty one."""
+    """The hits of a row; an item that is not a hit becomes an empty one."""
     hits = row.get("hits_top_k")
     return [hit if isinstance(hit, dict) else {} for hit in hits] if isinstance(hits, list) else []
 
 
 def first_text(*values: object) -> str | None:
-    """The first that is a text and not empty."""
+    """The first value that is a non-empty text."""
     return next((value for value in values if isinstance(value, str) and value), None)
 
 
 def path_of(hit: Mapping[str, Any]) -> str | None:
-    """The path of a hit's document, as the row has it."""
+    """The path of a hit's document, as in the row."""
     return first_text(hit.get("doc_path"), hit.get("rel_path"))
 
 
@@ -63,7 +63,7 @@ def headings_of(hit: Mapping[str, Any]) -> str | None:
 
 
 def spans_of(said: object) -> list[Mapping[str, Any]]:
-    """Source spans, of a list or of one, as JSON or as its text."""
+    """Source spans from a list or a single span, parsed or as JSON text."""
     if isinstance(said, str):
         try:
             said = parse(said)
@@ -73,7 +73,7 @@ def spans_of(said: object) -> list[Mapping[str, Any]]:
 
 
 class KnownChunks:
-    """What the table `chunks` knows about the chunks of hits and labels, and the texts that the rows hold."""
+    """The chunks of hits and labels: from the table `chunks`, and the texts in rows."""
 
     def __init__(self, source: StoredSource, chunk_ids: Iterable[str], rows: Iterable[Mapping[str, Any]]) -> None:
         # Texts of rows, by chunk.
@@ -86,7 +86,7 @@ class KnownChunks:
             self._chunks.setdefault(str(chunk_id), {})[str(version)] = (text, spans)
 
     def see(self, row: Mapping[str, Any]) -> set[str]:
-        """Remember the texts of a row's hits; returns their chunks."""
+        """Remember the texts of a row's hits; returns their chunk ids."""
         found = set()
         for hit in hits_of(row):
             if isinstance(chunk_id := hit.get("chunk_id"), str):
@@ -96,7 +96,7 @@ class KnownChunks:
         return found
 
     def of_hit(self, hit: Mapping[str, Any], run: Run) -> tuple[str | None, str | None]:
-        """Text and spans of a hit's chunk: that of its own version, or the only one."""
+        """The text and spans of a hit's chunk, in its own version or in the only one."""
         version = first_text(hit.get("chunker_version")) or chunker_version(config_of(run))
         versions = self._chunks.get(str(hit.get("chunk_id")), {})
         if version is None and len(versions) == 1:
@@ -112,17 +112,17 @@ class KnownChunks:
         return chunk_id in self._seen or any(text is not None for text, _ in self._chunks.get(chunk_id, {}).values())
 
     def text(self, chunk_id: str) -> str | None:
-        """The text of a chunk, where the id stands for one text."""
+        """The text of a chunk, if the id has only one text."""
         found = {text for text, _ in self._chunks.get(chunk_id, {}).values() if text is not None}
         found = found or self._seen.get(chunk_id, set())
         return next(iter(found)) if len(found) == 1 else None
 
 
 def hit_text(hit: Mapping[str, Any], known: str | None) -> tuple[str | None, str]:
-    """The text of a hit, and where it is from: that of the row, or all of the chunk where the row has its beginning."""
+    """The text of a hit, and its origin: the row or, if the row has only its beginning, the whole chunk."""
     stored = first_text(hit.get("text"), hit.get("snippet"))
     if stored is None:
-        return known, "text of the table chunks" if known else ""
+        return known, "text from the table chunks" if known else ""
     if known is not None and len(known) > len(stored):
         beginning = " ".join(stored.removesuffix("...").removesuffix("…").split())
         if " ".join(known.split()).startswith(beginning):
@@ -131,13 +131,13 @@ def hit_text(hit: Mapping[str, Any], known: str | None) -> tuple[str | None, str
         return stored, ""
     if stored is hit.get("snippet") and not hit.get("text"):
         return stored, "snippet; the whole text is not stored"
-    # So the anchor-labelled system stores texts that are longer.
+    # The anchor-labelled system stores longer texts like this.
     is_cut = stored.endswith("...") and _CUT <= len(stored) <= _CUT + 3
     return stored, "cut when it was stored" if is_cut else ""
 
 
 def score_of(score: float | None, hit: Mapping[str, Any]) -> str | None:
-    """The score of a hit; of the anchor-labelled system the final one, with those that it is made from."""
+    """The score of a hit; for the anchor-labelled system the final score and its components."""
     if score is not None:
         return f"{score:.4g}"
     found = {part: hit.get(f"score_{part}") for part in ("final", "vector", "lexical")}
@@ -155,7 +155,7 @@ def score_of(score: float | None, hit: Mapping[str, Any]) -> str | None:
 
 
 def answer_of(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The answer as the row has it."""
+    """The answer in a row."""
     found = row.get("answer")
     return found if isinstance(found, dict) else None
 
@@ -181,7 +181,7 @@ def cited_chunk(citation: object) -> str | None:
 
 
 def cited_rank(citation: object, hits: Sequence[tuple[int, Mapping[str, Any]]]) -> int | None:
-    """The rank of the hit that a citation means: by its chunk, else by its place, else by its marker."""
+    """The rank of the cited hit: by chunk, otherwise by place, otherwise by marker."""
     if not isinstance(citation, dict):
         return None
     inner = citation.get("citation")
@@ -198,7 +198,7 @@ def cited_rank(citation: object, hits: Sequence[tuple[int, Mapping[str, Any]]]) 
 
 
 def _meets(place: Mapping[str, Any], hit: Mapping[str, Any]) -> bool:
-    """Does a cited place share something with the place of a hit?"""
+    """Does a cited place overlap the place of a hit?"""
     bounds = _bounds(place)
     own = spans_of(hit.get("source_spans")) or spans_of(hit.get("citation"))
     if bounds is None or not own:

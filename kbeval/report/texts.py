@@ -1,7 +1,7 @@
-"""The texts of a report: each is held once, cut where it is long, and safe to show.
+"""The texts of a report: each is stored once, cut if it is long, and safe to show.
 
-Text from data is never markup: templates escape it, and the script sets it as text. Here only characters that would
-hide or reorder what is around them are written as escapes.
+Text from data is never markup: templates escape it, and the script sets it as text. Here, only characters that would
+hide or reorder the text around them are escaped.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from kbeval.util.text import readable, shown
 
-# A chunk is seldom longer, and an answer neither. What is cut says so.
+# Chunks and answers are rarely longer. A text that is cut says so.
 LONGEST = 3_000
 _LONGEST_LINK = 160
 _LONGEST_NAME = 80
@@ -29,7 +29,7 @@ Ranges = Sequence[tuple[int, int]]
 class Texts:
     """Texts by number. With `redact`, only their lengths are kept.
 
-    Only the texts since the last `take` are held; of those before, a digest tells whether they are there already.
+    Only the texts since the last `take` are in memory; earlier ones are recognized by a digest.
     """
 
     def __init__(self, *, redact: bool = False) -> None:
@@ -59,15 +59,15 @@ class Texts:
         return without(text) if self.redact else cut_text(shown(text), most)
 
     def place(self, text: str) -> str:
-        """A place in words. What is not made of numbers alone may be a text."""
+        """A place as readable text. With `redact`, only places made of numbers are shown: others may contain a text."""
         return without(text) if self.redact and not _PLACE.fullmatch(text) else name(text)
 
     def called(self, text: str) -> str:
-        """What somebody called a model. What has spaces in it may be a text."""
+        """The name of a model. With `redact`, names with spaces are left out: they may be a text."""
         return without(text) if self.redact and not is_name(text) else name(text)
 
     def marked(self, text: str, ranges: Ranges) -> tuple[int, list[int]]:
-        """The number of a text, and where its marks begin and end, one after the other, as the script counts."""
+        """The number of a text, and a flat list of where its marks begin and end, in UTF-16 units for the script."""
         if self.redact:
             return self.add(without(text)), []
         whole = readable(text)
@@ -80,7 +80,7 @@ class Texts:
 
 
 def name(text: str, most: int = 160) -> str:
-    """An id, a path or another name of the data: one line, not too long."""
+    """An id, a path or another name from the data: one line of limited length."""
     return cut_text(shown(text), most)
 
 
@@ -90,17 +90,17 @@ def is_name(text: str) -> bool:
 
 
 def without(text: str) -> str:
-    """What is shown in place of a text."""
+    """What is shown in place of a text with `redact`."""
     return f"({len(text):,} characters left out)" if text else ""
 
 
 def cut_text(text: str, most: int) -> str:
-    """A text, or its beginning and how much is left out."""
+    """A text, or its beginning and a note about what is left out."""
     return text if len(text) <= most else f"{text[:most]} … (cut: {most:,} of {len(text):,} characters)"
 
 
 def _moved(text: str, ranges: Ranges) -> list[tuple[int, int]]:
-    """The same places in the text with its escapes."""
+    """The same positions in the escaped text."""
     places = sorted({place for one in ranges for place in one})
     new: dict[int, int] = {}
     before = length = 0
@@ -111,7 +111,7 @@ def _moved(text: str, ranges: Ranges) -> list[tuple[int, int]]:
 
 
 def _as_utf16(text: str, one: tuple[int, int]) -> tuple[int, int]:
-    """Places in a text as JavaScript counts them: characters beyond 16 bits are two."""
+    """Positions in a text as JavaScript counts them: characters beyond 16 bits count as two."""
     if text.isascii():
         return one
     start, end = (len(text[:place].encode("utf-16-le", "surrogatepass")) // 2 for place in one)
@@ -119,7 +119,7 @@ def _as_utf16(text: str, one: tuple[int, int]) -> tuple[int, int]:
 
 
 def from_utf16(text: str, places: Sequence[int]) -> list[int]:
-    """The reverse: places as Python counts them."""
+    """The reverse: positions as Python counts them."""
     if text.isascii() or not places:
         return list(places)
     units, found = 0, [0]
@@ -130,7 +130,7 @@ def from_utf16(text: str, places: Sequence[int]) -> list[int]:
 
 
 def segments(text: str, places: Sequence[int]) -> list[tuple[bool, str]]:
-    """A text in pieces: is it marked, and the piece. `places`: as in `Texts.marked`."""
+    """A text in pieces, each with whether it is marked. `places`: as in `Texts.marked`."""
     ends = from_utf16(text, places)
     found, before = [], 0
     for start, end in zip(ends[::2], ends[1::2], strict=True):

@@ -1,4 +1,4 @@
-"""The page about two runs: is B better than A, where, why, and the evidence for each query."""
+"""The page about two runs: whether B is better than A, where and why, and the evidence for each query."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _telling(one: QueryComparison) -> tuple[int, float, str]:
 
 
 def _kind(one: QueryComparison) -> str:
-    """The kind of a query; of those whose ranks did not change, what became of the answer."""
+    """The kind of a query; if its rank did not change, how its answer changed."""
     return f"{one.answer} answer" if one.kind == "draw" and one.answer is not None else one.kind
 
 
@@ -151,12 +151,12 @@ def _headline(report: CompareReport) -> Mapping[str, Any] | None:
 
 
 def _detected(metric: str | None, one: Significance | None, answer: str) -> str | None:
-    """What could have been found, where the verdict does not already say so."""
+    """The detectable change, unless the verdict already states it."""
     if metric is None or one is None or one.detectable is None or answer == NO_DIFFERENCE:
         return None
     return (
-        f"With {words.queries_text(one)}, a change in {short_name(metric)} of about {one.detectable:.4f} is found in"
-        " four of five trials."
+        f"With {words.queries_text(one)}, a change in {short_name(metric)} of about {one.detectable:.4f} is detected in"
+        " four out of five trials."
     )
 
 

@@ -1,4 +1,4 @@
-"""The report for programs: what `kbeval report` does, as a function."""
+"""`kbeval report` as a function of the API."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kbeval.util.files import check_target, write_whole
 Location = str | os.PathLike[str]
 
 
-def write_report(  # noqa: PLR0913  (what, from where, and how)
+def write_report(  # noqa: PLR0913  (most have defaults)
     path: Location,
     *runs: str,
     db: Location,
@@ -30,15 +30,15 @@ def write_report(  # noqa: PLR0913  (what, from where, and how)
     options: CompareOptions | None = None,
     redact: bool = False,
 ) -> Path:
-    """Write one HTML file that shows the evidence: of one run, of two runs, or of metrics over time.
+    """Write one HTML file that shows the evidence: for one run, two runs, or metrics over time.
 
     - `runs`: one run, or two to compare; none with `history`.
     - `golden`: the golden file. A history without one has no lists of queries.
     - `history`: metrics to show over time, such as `["mrr", "hit@5"]`.
-    - `options`: how to score and compare. Without them, one run is scored as its stored numbers were.
+    - `options`: how to score and compare. Without them, a single run is scored in the same way as its stored numbers.
     - `redact`: leave out all texts, and keep ids, ranks and numbers.
 
-    The file is complete before it takes the place of another one. Returns its path.
+    The file is complete before it replaces another one. Returns its path.
     """
     target = Path(path)
     read = [db, *([golden] if isinstance(golden, str | os.PathLike) else [])]
@@ -47,7 +47,7 @@ def write_report(  # noqa: PLR0913  (what, from where, and how)
     chosen = options or CompareOptions()
     if history:
         if runs:
-            msg = f"a history is of all runs: leave out {', '.join(runs)}, or choose a suite with ScoreOptions(suite=…)"
+            msg = f"a history covers all runs: omit {', '.join(runs)}, or choose a suite with ScoreOptions(suite=…)"
             raise UsageError(msg)
         shown = HistoryOptions(suite=chosen.scoring.suite, metrics=chosen.scoring.metrics())
         page, _ = history_page(

@@ -157,9 +157,9 @@ def _displaced(scoring: Scoring, *, thoroughly: bool) -> Iterator[Doubt]:
     """Runs whose chunks are located elsewhere than in the tables, if no earlier index is known."""
     session = scoring.session
     advice = (
-        "its index seems to have been replaced by one that uses the same ids for other text, and nothing was kept of"
-        " it; by id such a hit counts as the chunk that has its id now: label by expected_spans, or give each index a"
-        " chunker_version or policy_hash of its own"
+        "its index seems to have been replaced by one that uses the same ids for other text, and no copy of it was"
+        " kept; by id such a hit counts as the chunk that has its id now: label by expected_spans, or give each index"
+        " its own chunker_version or policy_hash"
     )
     if thoroughly or "hit_claims" in session.built:
         session.need("displaced_hits")
@@ -180,7 +180,7 @@ def _displaced(scoring: Scoring, *, thoroughly: bool) -> Iterator[Doubt]:
     ):
         text = (
             f"{counted(labels, 'expected chunk')} (first {cut(chunk_id, 60)} in query {cut(query_id, 60)}) found in"
-            f" another document than the tables have them in: {advice}"
+            f" another document than in the tables: {advice}"
         )
         yield Doubt("displaced-hits", run_id, text)
 

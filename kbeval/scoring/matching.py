@@ -98,19 +98,19 @@ class Matching:
         return not named and not self._hits_name_chunkers
 
     @functools.cached_property
-    def _hits_have(self) -> tuple[int, int, int, int]:
-        """How many hits there are, and how many name their chunk, their document, and the chunker."""
+    def _hits_have(self) -> tuple[int, int, int, int, int]:
+        """How many hits there are, and how many name their chunk, their document, the chunker, and their size."""
         self._session.need("hits")
         (found,) = self._session.rows(
-            "SELECT COUNT(*), COUNT(chunk_id), COUNT(doc_id), COUNT(chunker_version) FROM hits"
+            "SELECT COUNT(*), COUNT(chunk_id), COUNT(doc_id), COUNT(chunker_version), COUNT(token_count) FROM hits"
         )
-        hits, chunks, documents, chunkers = found
-        return hits, chunks, documents, chunkers
+        hits, chunks, documents, chunkers, sizes = found
+        return hits, chunks, documents, chunkers, sizes
 
     @property
     def names_missing(self) -> bool:
         """Is there a hit that does not name its chunk?"""
-        hits, chunks, _, _ = self._hits_have
+        hits, chunks, *_ = self._hits_have
         return chunks < hits
 
     @property
@@ -134,8 +134,13 @@ class Matching:
     @property
     def documents_missing(self) -> bool:
         """Is there a hit that does not name its document?"""
-        hits, _, documents, _ = self._hits_have
+        hits, _, documents, *_ = self._hits_have
         return documents < hits
+
+    @property
+    def sizes_stated(self) -> bool:
+        """Does a hit state its length, or do the tables have one?"""
+        return self._hits_have[4] > 0 or self._counts("n_sizes") != [0]
 
     @functools.cached_property
     def sizes_missing(self) -> bool:

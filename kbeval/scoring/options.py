@@ -38,8 +38,7 @@ class ScoreOptions(ReadOptions):
       chunks of another chunker than the run's.
     - `min_overlap`: by span, the minimum share of text in common, above 0 and at most 1.
     - `overlap_of`: the side that the share is relative to; 'auto': the smaller side if the label is a chunk, the
-    expected text if it
-      is a span.
+      expected text if it is a span.
 
     Whose judgements count:
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kbeval.golden import Golden
     from kbeval.scoring.options import ScoreOptions
 
-NEW, FORCED = "new", "scored again as asked"
+NEW, FORCED = "new", "scored again as requested"
 DATA, LABELS, DEFINITIONS = "rows changed", "labels changed", "definitions changed"
 MATCHING, CONFIGURATION = "matching changed", "configuration changed"
 JUDGEMENTS = "judgements changed"
@@ -125,11 +125,6 @@ def judges(session: Session) -> dict[str, dict[str, Any]]:
 def by_places(provenance: Mapping[str, Any]) -> bool:
     """Were numbers matched by places?"""
     return "places" in provenance
-
-
-def matched_by(provenance: Mapping[str, Any]) -> str | None:
-    """What decided which hits are correct, in a word: `id`, or `span` for document and span; None if not recorded."""
-    return {"exact": "id", "span": "span"}.get(str(provenance.get("matching")))
 
 
 def _places(session: Session) -> str:

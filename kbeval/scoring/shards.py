@@ -22,8 +22,8 @@ from kbeval.errors import DatabaseError, UsageError
 from kbeval.scoring.aggregate import Scored
 from kbeval.scoring.provenance import of_run
 from kbeval.storage.archive_scores import SHARDS, write_scores
+from kbeval.storage.database_file import is_archive
 from kbeval.storage.kept import ChunkSpans, Kept
-from kbeval.storage.manifest import is_archive
 from kbeval.storage.options import ReadOptions
 from kbeval.storage.parts import read_sealed, write_sealed
 from kbeval.storage.source import open_source

@@ -73,6 +73,10 @@ class Situation(NamedTuple):
         """No label names a chunk or a place."""
         return not (self.golden.has("expected_chunk_ids") or self.golden.has_span_labels)
 
+    def reading_has_no_cost(self) -> bool:
+        """No label names a chunk or a place, or no hit has a known length."""
+        return self.expects_no_chunks() or (not self.matching.sizes_stated and self._no_hit_has("text"))
+
     def texts_are_of_no_use(self) -> bool:
         """The length of each hit is known from its own count or from the tables, or no hit has a text."""
         return not self.matching.sizes_missing or self._no_hit_has("text")
@@ -120,7 +124,7 @@ RULES: tuple[tuple[str, str, Callable[[Situation], bool]], ...] = (
     ("span_matches", "none", Situation.ids_decide),
     ("hit_places", "ids", Situation.ids_decide_and_documents_are_named),
     ("hit_docs", "named", Situation.documents_are_named),
-    ("reading_cost", "none", Situation.expects_no_chunks),
+    ("reading_cost", "none", Situation.reading_has_no_cost),
     ("hit_texts", "none", Situation.texts_are_of_no_use),
     ("hits_to_keep", "none", Situation.hits_state_no_spans),
     ("nameless_hits", "none", Situation.hits_name_chunks),
@@ -196,6 +200,9 @@ def engine_is_elsewhere(session: Session) -> bool:
 
 # As RULES, for conditions that depend on relations only, not on the scoring.
 STORED_RULES: tuple[tuple[str, str, Callable[[Session], bool]], ...] = (
+    ("chunks", "none", lambda session: "stored_chunks" in session.empty),
+    ("documents", "none", lambda session: "stored_documents" in session.empty),
+    ("kept_chunks", "none", lambda session: "stored_kbeval_chunk_spans" in session.empty),
     ("moved_chunks", "none", chunks_stay_in_place),
     ("known_places", "settled", nothing_moved),
     ("sightings", "none", labels_are_placed),

@@ -16,10 +16,10 @@ from kbeval.storage.archive_scores import Scores, read_scores
 from kbeval.storage.cache import Choice, Facts
 from kbeval.storage.judged_rubrics import rubric_names
 from kbeval.storage.manifest import RUNS, Manifest, damaged, read_manifest
-from kbeval.storage.parts import ALWAYS, MORE, ROW_BITS, Part, new_numbering, read_part
+from kbeval.storage.parts import ALWAYS, MORE, Part, new_numbering, read_part
 from kbeval.storage.runs import REPEATED_ROW, KeyFault, Run
 from kbeval.storage.stamps import times
-from kbeval.storage.tables import OPTIONAL, RUN_COLUMNS, TABLES, load_runs
+from kbeval.storage.tables import OPTIONAL, ROW_BITS, RUN_COLUMNS, TABLES, load_runs
 from kbeval.util.locks import locked
 
 if TYPE_CHECKING:
@@ -194,6 +194,7 @@ class ArchiveSource:
                     choice.more[relation][run_id] = part
         fresh = [run_id for run_id in run_ids if run_id not in choice.base]
         self._facts = facts = Facts(choice, fresh, new_numbering(taken), self.row_digests(session, run_ids))
+        session.empty |= self._empty_tables()
         session.add_loaders(self.loaders(run_ids, facts))
         session.add_copies(facts.copies())
 
@@ -230,6 +231,11 @@ class ArchiveSource:
             session.execute(f"CREATE VIEW stored_{table} AS {self._table_sql(table)}")
 
         return load
+
+    def _empty_tables(self) -> set[str]:
+        """Names (in a session) of optional tables that do not exist; without them, much less has to be planned."""
+        found = {f"stored_{table}" for table in OPTIONAL if self._manifest.table(table) is None}
+        return found - {"stored_kbeval_chunk_spans"} if self._scores.chunk_spans else found
 
     def _table_sql(self, table: str) -> str:
         """A table with all its columns; older versions archived fewer of them."""

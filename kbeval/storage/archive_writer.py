@@ -21,21 +21,20 @@ import duckdb
 
 from kbeval.database.connection import BUSY_TIMEOUT_MS
 from kbeval.database.holders import lock_holders
+from kbeval.engine.memory import DEFAULT_MEMORY_LIMIT, megabytes
 from kbeval.engine.quoting import literal, parquet_scan
 from kbeval.engine.session import first_line
-from kbeval.errors import DatabaseError, UsageError
+from kbeval.errors import DatabaseError, NotEnoughMemoryError, UsageError
 from kbeval.golden import Golden
 from kbeval.metrics.row_scores import listed_scores
 from kbeval.storage.archive_scores import SCORES, SHARDS
-from kbeval.storage.database_file import database_size
+from kbeval.storage.database_file import MANIFEST_FILE, database_size, is_archive
 from kbeval.storage.kept_configs import without_secrets_of
 from kbeval.storage.manifest import (
-    MANIFEST_FILE,
     RUNS,
     Manifest,
     RunFolder,
     folder_name,
-    is_archive,
     is_own,
     read_manifest,
 )
@@ -44,7 +43,6 @@ from kbeval.storage.parts import (
     ALWAYS,
     ELSEWHERE,
     PART_FILE,
-    ROW_BITS,
     PartFile,
     PartRun,
     finish_part,
@@ -59,14 +57,14 @@ from kbeval.storage.run_config import config_of, imported_from
 from kbeval.storage.runs import KeyFault, Run, run_faults
 from kbeval.storage.source import one_snapshot, open_database
 from kbeval.storage.sqlite import SqliteSource
-from kbeval.storage.tables import JUDGING, RUN_COLUMNS, TABLES, load_runs
+from kbeval.storage.tables import JUDGING, ROW_BITS, RUN_COLUMNS, TABLES, load_runs
 from kbeval.util.files import check_target
 from kbeval.util.locks import locked
 
 if TYPE_CHECKING:
     from kbeval.engine.session import Session
 
-# How many rows are written in one step.
+# How many rows are written in one step, with the usual memory limit or more.
 STEP_ROWS = 100_000
 # Rows of several runs are written together up to the size of this many of the largest rows that the memory limit
 # allows, each a sixtieth of it.
@@ -180,8 +178,8 @@ class _Archiving:
             else:
                 self._done[run.run_id] = there
                 found.unchanged.append(run.run_id)
-        for step in _steps(due):
-            self._archive_step(step)
+        for step in _steps(due, self._options.memory_limit):
+            self._archive_together(step)
             found.written += [run.run_id for run in step]
         new = self._with_tables(runs, prune=prune)
         found.gone = [run_id for run_id in self._old.runs if run_id not in self._done]
@@ -212,6 +210,16 @@ class _Archiving:
             kinds.add("anchors")
         more = [name for kind, names in ELSEWHERE.items() if kind in kinds for name in names]
         return [*ALWAYS, "hit_claims", *(["anchor_rows"] if "anchors" in kinds else ()), *more]
+
+    def _archive_together(self, runs: Sequence[Run]) -> None:
+        """Write some runs; one half after the other if they do not fit into memory together."""
+        try:
+            self._archive_step(runs)
+        except NotEnoughMemoryError:
+            if len(runs) == 1:
+                raise
+            for half in (runs[: len(runs) // 2], runs[len(runs) // 2 :]):
+                self._archive_together(half)
 
     def _archive_step(self, runs: Sequence[Run]) -> None:
         """Write some runs."""
@@ -319,10 +327,11 @@ def _place(folder: Path) -> RunFolder:
     return RunFolder(folder.name, sha256_of(folder / PART_FILE))
 
 
-def _steps(runs: Sequence[Run]) -> Iterator[list[Run]]:
+def _steps(runs: Sequence[Run], memory_limit: str | None) -> Iterator[list[Run]]:
+    most = STEP_ROWS * min(1, megabytes(memory_limit or DEFAULT_MEMORY_LIMIT) / megabytes(DEFAULT_MEMORY_LIMIT))
     step: list[Run] = []
     for run in runs:
-        if step and sum(each.rows for each in step) + run.rows > STEP_ROWS:
+        if step and sum(each.rows for each in step) + run.rows > most:
             yield step
             step = []
         step.append(run)

@@ -1,4 +1,4 @@
-"""Facts about a database file from the file system alone: this process never opens it."""
+"""Facts about a database or an archive from the file system alone: this process never opens a database."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from pathlib import Path
 
 from kbeval.errors import DatabaseError, UsageError
 from kbeval.util.files import is_part_of
+
+# What makes a folder an archive.
+MANIFEST_FILE = "manifest.json"
+
+
+def is_archive(folder: Path) -> bool:
+    """Is it a folder that `kbeval archive` wrote?"""
+    return (folder / MANIFEST_FILE).is_file()
 
 
 def database_size(path: str | os.PathLike[str]) -> int:
@@ -24,7 +32,7 @@ def real_path(path: Path) -> Path:
 
 def check_is_database(path: Path) -> None:
     """Raise an error that says why a path cannot be a SQLite database. The contents are checked when it is opened."""
-    if (path / "manifest.json").is_file():
+    if is_archive(path):
         msg = f"{path} is a read-only archive; use the SQLite database instead"
         raise DatabaseError(msg)
     if path.is_dir():

@@ -14,7 +14,8 @@ from kbeval.engine.spark import SparkConnect
 from kbeval.errors import DatabaseError, UsageError
 from kbeval.storage.archive import ArchiveSource
 from kbeval.storage.cache import Choice, Facts
-from kbeval.storage.manifest import RUNS, damaged, is_archive
+from kbeval.storage.database_file import is_archive
+from kbeval.storage.manifest import RUNS, damaged
 from kbeval.storage.parts import ALWAYS, ELSEWHERE, Part, read_part
 from kbeval.storage.runs import REPEATED_ROW, KeyFault
 

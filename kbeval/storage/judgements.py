@@ -17,8 +17,7 @@ from kbeval.database.holders import lock_holders
 from kbeval.database.process import ProcessEndedError, SqliteError
 from kbeval.engine.relations import read_sql
 from kbeval.errors import DatabaseError, UsageError
-from kbeval.storage.database_file import check_is_database
-from kbeval.storage.manifest import is_archive
+from kbeval.storage.database_file import check_is_database, is_archive
 
 SCORED, UNSCORED = "scored", "unscored"
 _TABLES = ("kbeval_judge_inputs", "kbeval_judgements", "kbeval_judgings", "kbeval_judged")

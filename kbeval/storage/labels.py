@@ -17,8 +17,7 @@ from kbeval.database.holders import lock_holders
 from kbeval.database.process import ProcessEndedError, SqliteError
 from kbeval.engine.relations import read_sql
 from kbeval.errors import DatabaseError, UsageError
-from kbeval.storage.database_file import check_is_database
-from kbeval.storage.manifest import is_archive
+from kbeval.storage.database_file import check_is_database, is_archive
 
 SUPPORTS, ANSWERABLE, MUST_CONTAIN, QUERY, ENTRY, NOTE, SCORE = (
     "supports",
@@ -75,7 +74,7 @@ class Decision:
 
     @property
     def slot(self) -> tuple[str, str, str, str, bool]:
-        """What a later decision replaces: settling does not take back what the same person said before."""
+        """The key of what a later decision replaces: a settlement does not replace the person's earlier decision."""
         return *self.key, self.is_settlement
 
 
@@ -118,7 +117,7 @@ class LabelStore:
     def __init__(self, database: str | os.PathLike[str], *, mode: str = "rw") -> None:
         self.path = Path(database)
         if is_archive(self.path):
-            msg = f"{database} is an archive, which is never changed; label with the database"
+            msg = f"{database} is an archive, which is never changed; use the database instead"
             raise UsageError(msg)
         check_is_database(self.path)
         self._mode = mode
@@ -205,7 +204,7 @@ class LabelStore:
         return int(number)
 
     def current(self, query_id: str | None = None) -> list[Decision]:
-        """The decisions that count: of each person, field and item the latest that is not undone; oldest first."""
+        """The decisions in force: for each person, field and item the latest that is not undone; oldest first."""
         found: dict[tuple[str, str, str, str, bool], Decision] = {}
         for decision in self._select("undone_at IS NULL", query_id):
             found.pop(decision.slot, None)
@@ -213,7 +212,7 @@ class LabelStore:
         return list(found.values())
 
     def pending(self, query_id: str | None = None) -> list[Decision]:
-        """What counts and is not in the golden file yet, oldest first; what was held back is looked at again."""
+        """The decisions in force that are not in the golden file yet, including those held back; oldest first."""
         return [decision for decision in self.current(query_id) if decision.state in (PENDING, HELD)]
 
     def latest(self, annotator: str, scored_run: str | None = None) -> Decision | None:
@@ -317,14 +316,14 @@ class LabelStore:
 
 
 def check_known(after: int, latest: int) -> None:
-    """Raises StaleDecisionError if the last decision is not the one that was known."""
+    """Raise StaleDecisionError if the last decision is not the one that the caller knows."""
     if after != latest:
-        msg = f"this was decided meanwhile, in another tab or by another process (decision {latest})"
+        msg = f"another decision was made meanwhile, in another tab or by another process (decision {latest})"
         raise StaleDecisionError(msg)
 
 
 def stored_decisions(database: str | os.PathLike[str]) -> list[Decision]:
-    """The decisions that count; empty if there are none, or if it is an archive."""
+    """The decisions in force; empty if there are none, or if it is an archive."""
     if is_archive(Path(database)):
         return []
     with LabelStore(database, mode="ro") as store:

@@ -21,10 +21,10 @@ import duckdb
 
 from kbeval import __version__
 from kbeval.errors import DatabaseError
+from kbeval.storage.database_file import MANIFEST_FILE
 from kbeval.storage.parts import PART_FILE, Part, PartFile, definitions, read_part, sha256_of
 from kbeval.util.files import write_whole
 
-MANIFEST_FILE = "manifest.json"
 FORMAT = 1
 RUNS = "runs"
 # The tables that all runs share: eval_runs, the knowledge base, what kbeval keeps in the database, the labels.
@@ -124,11 +124,6 @@ def damaged(folder: Path, what: str) -> DatabaseError:
         f"{folder} is a damaged archive: {what} is missing or damaged;"
         " archive the database again, or restore it from a backup"
     )
-
-
-def is_archive(folder: Path) -> bool:
-    """Is it a folder that `kbeval archive` wrote?"""
-    return (folder / MANIFEST_FILE).is_file()
 
 
 def read_manifest(folder: Path) -> Manifest:

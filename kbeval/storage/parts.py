@@ -38,8 +38,6 @@ _WITH_RUN_ID = ("results", "bad_rows")
 FORMAT = 1
 PART_FILE = "part.json"
 _FILE_NAME = re.compile(r"[a-z_]+(-\d+)?\.parquet")
-# The low bits of a row's number are the number of the stored row, the high bits that of the session that read it.
-ROW_BITS = 32
 _NUMBERINGS = 2**30
 
 

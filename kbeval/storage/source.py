@@ -3,6 +3,8 @@
 `Source` is the interface that scoring requires of any source. `StoredSource` is a database or an archive, whose rows
 persist between two calls. `open_source` opens what `--db` names: a SQLite database, with its cache if the database is
 large, or an archive.
+
+The engine is imported only where rows are scored or an archive is read: listing the runs of a database needs none.
 """
 
 from __future__ import annotations
@@ -15,16 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-import duckdb
-
 from kbeval.errors import CopyLostError, NotEnoughMemoryError
-from kbeval.metrics.row_scores import row_score_metrics, score_fault
-from kbeval.storage.archive import ArchiveSource
-from kbeval.storage.cache import WORTH_BYTES, Cache
-from kbeval.storage.database_file import check_is_database, database_size
-from kbeval.storage.manifest import is_archive
-from kbeval.storage.options import ReadOptions
-from kbeval.storage.run_config import config_of
+from kbeval.storage.database_file import check_is_database, database_size, is_archive
 from kbeval.storage.runs import KeyFault, Run
 from kbeval.storage.snapshot import Snapshot, shared_snapshot, sharing
 from kbeval.storage.sqlite import SqliteSource
@@ -33,9 +27,11 @@ if TYPE_CHECKING:
     from kbeval.engine.session import Session
     from kbeval.golden import Golden
     from kbeval.metrics.catalogue import Metric
+    from kbeval.storage.cache import Cache
+    from kbeval.storage.options import ReadOptions
 
 Result = TypeVar("Result")
-Options = TypeVar("Options", bound=ReadOptions)
+Options = TypeVar("Options", bound="ReadOptions")
 
 
 class Source(Protocol):
@@ -151,6 +147,8 @@ def open_source(database: str | os.PathLike[str], options: ReadOptions) -> Itera
         with open_database(path, options) as found:
             yield found
         return
+    from kbeval.storage.archive import ArchiveSource
+
     with options.session(path, [path.absolute()]) as session, ArchiveSource(path, session.connection) as source:
         yield session, source
 
@@ -182,6 +180,8 @@ def open_database(
 @contextlib.contextmanager
 def _cache(path: Path, wanted: str) -> Iterator[Cache | None]:
     """The cache of a database, if it is enabled and the database is large enough."""
+    from kbeval.storage.cache import WORTH_BYTES, Cache
+
     with contextlib.ExitStack() as stack:
         cache = None
         if wanted == "on" or (wanted == "auto" and database_size(path) >= WORTH_BYTES):
@@ -232,6 +232,9 @@ def open_rows(database: str | os.PathLike[str]) -> Iterator[StoredSource]:
         with SqliteSource(database) as found:
             yield found
         return
+    import duckdb
+
+    from kbeval.storage.archive import ArchiveSource
 
     with duckdb.connect(":memory:") as reader, ArchiveSource(database, reader) as source:
         yield source
@@ -245,6 +248,9 @@ def stored_rubrics(database: str | os.PathLike[str]) -> list[str]:
 
 def scores_that_came(database: str | os.PathLike[str], names: Iterable[str]) -> list[Metric]:
     """The metrics of scores that came with the rows, if one of these names may be the name of such a score."""
+    from kbeval.metrics.row_scores import row_score_metrics, score_fault
+    from kbeval.storage.run_config import config_of
+
     if not any(score_fault(name) is None for name in names):
         return []
     return row_score_metrics(map(config_of, stored_runs(database)))

@@ -16,21 +16,29 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kbeval.database.connection import BUSY_TIMEOUT_MS
 from kbeval.errors import DatabaseError
-from kbeval.golden import Golden, unpacked
-from kbeval.storage.cache import Choice, Facts
 from kbeval.storage.database_file import database_size
 from kbeval.storage.digests import NO_ROWS, digests
 from kbeval.storage.judged_rubrics import rubric_names
-from kbeval.storage.parts import ROW_BITS
 from kbeval.storage.row_marks import unpacked as unpacked_marks
 from kbeval.storage.runs import REPEATED_ROW, KeyFault, Run
 from kbeval.storage.snapshot import Snapshot, shared_snapshot, sharing
-from kbeval.storage.tables import LATER, OPTIONAL, REQUIRED, ROW_COLUMNS, TABLES, as_text, load_runs, require_tables
+from kbeval.storage.tables import (
+    LATER,
+    OPTIONAL,
+    REQUIRED,
+    ROW_BITS,
+    ROW_COLUMNS,
+    TABLES,
+    as_text,
+    load_runs,
+    require_tables,
+)
 from kbeval.util.text import counted
 
 if TYPE_CHECKING:
     from kbeval.engine.session import Loader, Session
-    from kbeval.storage.cache import Cache
+    from kbeval.golden import Golden
+    from kbeval.storage.cache import Cache, Facts
 
 # Rows with hits are a few kilobytes each. Small batches of them fit in the processor's cache: measured twice as fast as
 # 1024 rows, with a third of the memory.
@@ -299,6 +307,8 @@ class SqliteSource:
 
         `earlier`: runs for which to read the cached rows with this digest, as reported by `still_kept`.
         """
+        from kbeval.storage.cache import Choice, Facts
+
         self._largest_row = session.largest_row
         current: dict[str, str] = {run_id: self._digests[run_id] for run_id in run_ids if run_id in self._digests}
         choice, numbering = Choice.none(), 0
@@ -315,6 +325,7 @@ class SqliteSource:
                 raise DatabaseError(msg)
         fresh = [run_id for run_id in run_ids if run_id not in choice.base]
         self._facts = facts = Facts(choice, fresh, numbering, current)
+        session.empty |= self._empty_tables()
         session.add_loaders(self.loaders(run_ids, facts))
         session.add_copies(facts.copies())
 
@@ -324,6 +335,8 @@ class SqliteSource:
 
     def labels(self, golden_hash: str) -> Golden | None:
         """The labels that stored numbers were computed with, if they are kept."""
+        from kbeval.golden import unpacked
+
         if "kbeval_golden" not in self.columns:
             return None
         found = self._rows(f"SELECT entries FROM kbeval_golden WHERE golden_hash = {self._literal(golden_hash)}")
@@ -379,6 +392,8 @@ class SqliteSource:
 
     def loaders(self, run_ids: Sequence[str], facts: Facts | None = None) -> dict[str, Loader]:
         """How a session loads each stored table: the rows of these runs, and the knowledge base."""
+        from kbeval.storage.cache import Choice, Facts
+
         facts = facts or Facts(Choice.none(), run_ids, 0, {})
         number = f"{self._row_number()} + {facts.numbering << ROW_BITS}"
         row = self._row_columns()
@@ -399,6 +414,13 @@ class SqliteSource:
         found["stored_history"] = self._load_history
         found["stored_samples"] = self._load_samples
         return found
+
+    def _empty_tables(self) -> set[str]:
+        """Names (in a session) of optional tables without rows; without them, much less has to be planned."""
+        there = [table for table in OPTIONAL if table in self.columns]
+        looks = ", ".join(f"EXISTS (SELECT 1 FROM {table}) AS {table}" for table in there)
+        has_rows = self._rows(f"SELECT {looks}")[0] if there else {}
+        return {f"stored_{table}" for table in OPTIONAL if not has_rows.get(table)}
 
     def _table_sql(self, table: str) -> str:
         if table not in self.columns:

@@ -17,7 +17,6 @@ the file through its own memory map, bypassing SQLite, is not detected until the
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from dataclasses import dataclass
@@ -48,6 +47,8 @@ class Stamp:
     contents: tuple[bytes, bytes, bytes]
 
     def __str__(self) -> str:
+        import hashlib
+
         return hashlib.sha256(repr((self.times, self.contents)).encode()).hexdigest()[:32]
 
     @property

@@ -12,6 +12,8 @@ from kbeval.storage.runs import Run
 if TYPE_CHECKING:
     from kbeval.engine.session import Session
 
+# The low bits of a row's number are the number of the stored row, the high bits that of the session that read it.
+ROW_BITS = 32
 REQUIRED = {
     "eval_runs": ("run_id", "suite", "config_snapshot_json", "aggregate_json", "created_at"),
     "eval_query_results": ("run_id", "query_id", "result_json"),

@@ -1,4 +1,4 @@
-"""Runs that `kbeval run` has begun and not finished: in tables of their own, invisible to everything that scores."""
+"""Runs that `kbeval run` has started but not finished: they are in separate tables, which scoring does not read."""
 
 from __future__ import annotations
 

@@ -13,9 +13,8 @@ from kbeval.database.process import ProcessEndedError, SqliteError
 from kbeval.errors import DatabaseError
 from kbeval.storage.archive_scores import write_scores
 from kbeval.storage.cache_index import carry_over, clock_file
-from kbeval.storage.database_file import check_is_database
+from kbeval.storage.database_file import check_is_database, is_archive
 from kbeval.storage.kept import NOTHING, Kept
-from kbeval.storage.manifest import is_archive
 from kbeval.storage.stamps import Stamp, Watch
 
 

@@ -1,7 +1,7 @@
 """Tables with one row per hit, as columns: the JSON of a million hits without an object for each.
 
-For tables in which nothing is odd; for any other, None is returned, and `tables` looks at every row and names what is
-wrong. A test compares what both store, byte for byte.
+Only for regular tables; for any other, None is returned, and `tables` checks every row and reports what is wrong. A
+test compares what both store, byte for byte.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _checked(values: pl.Series) -> pl.Series:
 
 
 def _ranked(table: pl.DataFrame, *, by_score: bool) -> pl.DataFrame:
-    """With the rank of each hit: as it is given, its place, or by its score."""
+    """Add the rank of each hit: as given, by its position, or by its score."""
     hits = table.filter(pl.col(_HIT))
     has_rank = "rank" in table.columns and bool(hits["rank"].count())
     need(not has_rank or not hits["rank"].null_count())
@@ -213,7 +213,7 @@ def _ranked(table: pl.DataFrame, *, by_score: bool) -> pl.DataFrame:
 
 
 def _is_unordered(table: pl.DataFrame, *, by_score: bool) -> pl.Expr:
-    """Are the scores of a query neither falling nor rising, although only they could say an order?"""
+    """Are the scores of a query neither falling nor rising, although nothing else gives an order?"""
     score = pl.col("score") if "score" in table.columns else None
     if by_score or score is None or not table["score"].dtype.is_numeric():
         return pl.lit(value=False).alias("is unordered")

@@ -13,17 +13,17 @@ _SPECIAL, _ODD = r'["\\\x00-\x1f]', r"[\x00-\x07\x0b\x0e-\x1f]"
 
 
 class OddError(Exception):
-    """Something that each row must be looked at for."""
+    """A value that requires checking each row."""
 
 
 def need(is_so: object) -> None:
-    """Leave everything to the slow way unless it is so."""
+    """Leave everything to the slow way unless the condition holds."""
     if not is_so:
         raise OddError
 
 
 def objects(pieces: Sequence[pl.Series]) -> pl.Series:
-    """One object per row, of the pieces that it has."""
+    """One object per row, from the pieces that are not null."""
     parts = pl.DataFrame(pieces)
     return "{" + parts.select(pl.concat_str(pl.all(), separator=", ", ignore_nulls=True)).to_series() + "}"
 
@@ -49,7 +49,7 @@ def _escaped(values: pl.Series) -> pl.Series:
 
 
 def _floats(values: pl.Series) -> pl.Series:
-    """As Python writes them: very large and very small ones with another exponent than the engine's."""
+    """Numbers as Python writes them: the engine writes other exponents for very large and very small ones."""
     size = values.abs()
     is_plain = ((size >= 1e-3) & (size < 1e15)) | (size == 0)
     texts = values.cast(pl.String)

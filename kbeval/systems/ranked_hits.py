@@ -22,7 +22,7 @@ def single(scores: Sequence[float]) -> list[float]:
 def by_score(hits: Sequence[Hit], given: str | None, faults: list[str]) -> list[Hit]:
     """The hits of one query with ranks from their scores. A rank that differs stays in the hit, under the name `given`.
 
-    A hit without an id or a score, and one that is there twice, are faults.
+    A hit without an id or a score, and a duplicate hit, are faults.
     """
     names: list[str] = []
     seen: set[str] = set()
@@ -33,7 +33,7 @@ def by_score(hits: Sequence[Hit], given: str | None, faults: list[str]) -> list[
         elif isinstance(score, bool) or not isinstance(score, int | float):
             faults.append(f"{cut(name, 60)!r} has no score; without scores, use --order rank")
         elif name in seen:
-            faults.append(f"{cut(name, 60)!r} is there twice; a ranking by score has a document once")
+            faults.append(f"{cut(name, 60)!r} occurs twice; a ranking by score contains each document once")
         names.append(str(name))
         seen.add(names[-1])
     if faults:

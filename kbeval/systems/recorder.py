@@ -45,7 +45,7 @@ def record(  # noqa: PLR0913  (what is known about a run)
 ) -> Recorder:
     """Record a run: a context manager with the method `add`. The database is created if it does not exist.
 
-    `config`: what the run was made with; say `chunker_version` if you know it, and anything else that may explain a
+    `config`: what the run was made with; include `chunker_version` if you know it, and anything else that may explain a
     difference later. `run_id`: the UTC time by default, made unique. `created_at`: a datetime, or text such as
     2026-03-01T14:00:00Z; now by default. `replace`: overwrite the run if it exists.
     """

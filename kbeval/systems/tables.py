@@ -76,7 +76,7 @@ def read_table(  # noqa: PLR0913, PLR0917  (a file, and how to read it)
     """Read a table as a run or, if it has a column run_id, as one run per value. `names`: our columns by theirs.
 
     `scores`: columns whose numbers become metrics. `order`: what decides a ranking, the column rank (without one the
-    order in the file), or the scores, as trec_eval has it. `as_text`: the hits of rows may be JSON already, which takes
+    order in the file), or the scores, as in trec_eval. `as_text`: the hits of rows may be JSON already, which takes
     a tenth of the time for large tables.
     """
     table = _Table(path, run_id, suite, names or {}, scores, order)
@@ -99,7 +99,7 @@ class _Table:
         return found
 
     def read_fast(self) -> list[ToolRun] | None:
-        """A table with one row per hit in which nothing is odd; None for any other."""
+        """A regular table with one row per hit; None for any other."""
         from kbeval.systems.fast_table import read_columns, read_queries
 
         if (frame := read_columns(self._path)) is None:
@@ -128,7 +128,7 @@ class _Table:
                 self._add_row(run, query.query_id, Placed("", {}), query.fields, [])
                 run.hit_texts[query.query_id] = query.hits
         except KbevalError:
-            # The slow way says where it is.
+            # The slow way reports where it is.
             return None
         return self._with_warnings(runs, columns, ours, per_hit=True)
 

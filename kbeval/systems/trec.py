@@ -32,7 +32,7 @@ SYSTEM = "trec"
 
 @dataclass(frozen=True)
 class RunFileRows:
-    """What a run file holds: the hits of each query, best first, and the tag of its first line."""
+    """The contents of a run file: the hits of each query, best first, and the tag of its first line."""
 
     rows: Mapping[str, list[dict[str, Any]]]
     tag: str | None
@@ -41,7 +41,7 @@ class RunFileRows:
 def read_rows(path: Path, order: str = BY_SCORE) -> RunFileRows:
     """Read a run file: its ranks are those of trec_eval, or, by rank, those of its column.
 
-    Where the file says something else (a rank, a second column that is not Q0, several tags), the hits keep it.
+    What differs in the file (a rank, a second column that is not Q0, several tags) is kept in the hits.
     """
     return _rows(path, *_ranked(path, order))
 
@@ -59,7 +59,7 @@ def _ranked(path: Path, order: str) -> tuple[pl.DataFrame, str | None]:
 
 
 def _texts(ranked: pl.DataFrame, tag: str | None) -> list[tuple[str, str]] | None:
-    """The rows as JSON, from columns; None if something in them must be looked at."""
+    """The rows as JSON, from columns; None if a row must be checked by itself."""
     try:
         need(ranked["score"].is_finite().all() and not ranked["query"].str.contains("\0", literal=True).any())
         given = {
@@ -124,7 +124,7 @@ class GoldenEntries:
     notes: Sequence[str]
 
     def text(self, ending: str) -> str:
-        """A golden file: a list, one entry per line, which is JSON and YAML; for .jsonl the entries alone."""
+        """A golden file: a list, one entry per line, which is JSON and YAML; for .jsonl only the entries."""
         lines = [json.dumps(entry, ensure_ascii=False) for entry in self.entries]
         if ending == ".jsonl":
             return "".join(f"{line}\n" for line in lines)

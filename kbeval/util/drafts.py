@@ -11,9 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import stat
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -57,15 +55,17 @@ def draft_folder(parent: Path, prefix: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         os.close(lock)
         # Windows cannot delete an open file.
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
 
 
 def _new_file(parent: Path, prefix: str) -> tuple[Path, int]:
+    from tempfile import mkstemp
+
     for _ in range(_TRIES):
-        handle, name = tempfile.mkstemp(dir=parent, prefix=prefix)
+        handle, name = mkstemp(dir=parent, prefix=prefix)
         # Another process that removes abandoned drafts may have taken it for one.
         if take_lock(handle, exclusive=True) is not False and _is_at(handle, Path(name)):
             return Path(name), handle
@@ -74,8 +74,10 @@ def _new_file(parent: Path, prefix: str) -> tuple[Path, int]:
 
 
 def _new_folder(parent: Path, prefix: str) -> tuple[Path, int]:
+    from tempfile import mkdtemp
+
     for _ in range(_TRIES):
-        folder = Path(tempfile.mkdtemp(dir=parent, prefix=prefix))
+        folder = Path(mkdtemp(dir=parent, prefix=prefix))
         handle = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         if take_lock(handle, exclusive=True) is not False and _is_at(handle, folder / _LOCK):
             return folder, handle
@@ -110,7 +112,7 @@ def _remove_if_abandoned(draft: Path) -> None:
         try:
             with _locked(draft / _LOCK) as is_free:
                 if is_free:
-                    shutil.rmtree(draft, ignore_errors=True)
+                    _remove(draft)
         except FileNotFoundError:
             if time.time() - about.st_mtime > _YOUNG_SECONDS:
                 draft.rmdir()
@@ -128,3 +130,9 @@ def _locked(path: Path) -> Iterator[bool]:
         yield bool(take_lock(handle, exclusive=True))
     finally:
         os.close(handle)
+
+
+def _remove(folder: Path) -> None:
+    import shutil
+
+    shutil.rmtree(folder, ignore_errors=True)

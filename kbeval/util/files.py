@@ -159,7 +159,7 @@ def check_target(path: Path, never: Sequence[str | os.PathLike[str]] = ()) -> Pa
     for ending in _COMPANIONS:
         base = Path(str(real).removesuffix(ending))
         if real.name.endswith(ending) and base != real and base.is_file():
-            msg = f"{path} would be taken for part of the SQLite database {base.name}; choose another file or folder"
+            msg = f"{path} would be treated as part of the SQLite database {base.name}; choose another file or folder"
             raise UsageError(msg)
     return real
 

@@ -7,6 +7,10 @@ one product, and sums of integers as DECIMAL. Casting a double to a decimal with
 differ, and DuckDB's conversion is inexact for large values. Neither are the engine's own percentiles: it finds the two
 neighbouring values, and the interpolation is computed here, like everything that is divided or rounded.
 
+Within a query, four metrics (bpref, map_at_k, ndcg_at_k, rbp) round each gain to 15 decimals before they are added, so
+the order of hits does not matter. There engines may differ in the last place, as LOG2 and POWER do: by about 1e-15 of a
+value of at most 1. That is a hundredth of the tolerance below, so the stored numbers are the same.
+
 This module turns such a sum into the stored number: the mean, rounded to four decimals, half away from zero. A third
 has no exact 15-decimal form, so a mean that is exactly half-way may come out slightly too low; ties are decided with a
 tolerance of 1e-13, far above that error and far below a real difference.

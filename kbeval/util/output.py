@@ -24,7 +24,7 @@ def stdout_to_stderr() -> Iterator[None]:
         yield
     finally:
         sys.stdout = before
-        # Written by those who have kept the old object.
+        # Text written by code that has kept the old object.
         _flush()
         if saved is not None:
             os.dup2(saved, _OUT)

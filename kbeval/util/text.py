@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -16,13 +15,13 @@ _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 _SPREADSHEET_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")  # full-width ones are recognised too
 # Commands to a continuous-integration service: `::name::` at the start of a line, with or without leading spaces, and
 # `##[name]`, `##vso[name]` or `##teamcity[name]` anywhere in a line.
-_ORDER_AT_START = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
-_ORDER_ANYWHERE = re.compile(r"##(?=[\w.-]{0,40}\[)")
+_COMMAND_AT_START = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
+_COMMAND_ANYWHERE = re.compile(r"##(?=[\w.-]{0,40}\[)")
 
 
 def shown(text: str) -> str:
     """For a terminal or a log: one line, without control sequences or commands to a continuous-integration service."""
-    return without_orders(text if text.isprintable() else "".join(map(_shown_character, text)))
+    return without_runner_commands(text if text.isprintable() else "".join(map(_shown_character, text)))
 
 
 def _shown_character(character: str) -> str:
@@ -60,11 +59,11 @@ def _escaped(character: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def without_orders(text: str) -> str:
+def without_runner_commands(text: str) -> str:
     r"""The text with commands to a service that reads the log made harmless: `:\:error::`, `#\#[error]`."""
     if "::" in text:
-        text = _ORDER_AT_START.sub(r"\1:\\", text)
-    return _ORDER_ANYWHERE.sub(r"#\\#", text) if "##" in text else text
+        text = _COMMAND_AT_START.sub(r"\1:\\", text)
+    return _COMMAND_ANYWHERE.sub(r"#\\#", text) if "##" in text else text
 
 
 def is_utf8(text: str) -> bool:
@@ -80,7 +79,7 @@ def json_shown(text: str) -> str:
     """For a terminal or a log, and still the same JSON: characters that `shown` would change are escaped."""
     # A line of JSON begins with a bracket, a quotation mark or a value, never with a command.
     if "##" in text:
-        text = _ORDER_ANYWHERE.sub(r"#\\u0023", text)
+        text = _COMMAND_ANYWHERE.sub(r"#\\u0023", text)
     if text.replace("\n", "").isprintable():
         return text
     return "".join(
@@ -138,7 +137,9 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint with the most similar known name, or the empty text."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

@@ -4,7 +4,7 @@
 -- columns: run_id, n_compared (hits that state their position and whose chunk is known), n_displaced, n_labels (expected
 --          chunks among those that are displaced), query_id (the first of a displaced hit), chunk_id (of that hit)
 -- kind: table
--- variants: none, where every hit of a known chunk states the place that the tables have
+-- variants: none, if every hit of a known chunk states the place that the tables have
 --
 -- A hit may be a part of its chunk, or the chunk with its surroundings: neither contradicts the table. A page without
 -- characters states only the page. Documents contradict each other only if the tables contain both names.

@@ -1,4 +1,4 @@
--- displaced_hits: as displaced_hits.sql, where every hit of a known chunk states the place that the tables have.
+-- displaced_hits: as displaced_hits.sql, if every hit of a known chunk states the place that the tables have.
 -- kind: view
 SELECT
     CAST(NULL AS VARCHAR) AS run_id,

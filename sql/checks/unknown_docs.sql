@@ -1,5 +1,5 @@
--- unknown_docs: expected documents that neither a table nor a hit names. None where nothing names a document at all:
--- then there is nothing to hold the labels against.
+-- unknown_docs: expected documents that neither a table nor a hit names. None if nothing names a document at all:
+-- then there is nothing to check the labels against.
 -- columns: doc_id
 -- kind: view
 WITH known AS (

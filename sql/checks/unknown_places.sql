@@ -1,4 +1,4 @@
--- unknown_places: queries labelled by a place in a document that neither a table nor a hit knows, so that no hit can meet it.
+-- unknown_places: queries labelled by a place in a document that neither a table nor a hit knows, so no hit can match it.
 -- columns: query_id, doc_id (as the label names it)
 -- kind: view
 SELECT DISTINCT p.query_id, p.doc_id

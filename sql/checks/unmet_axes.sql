@@ -1,4 +1,4 @@
--- unmet_axes: labels that no hit of a run can meet, because none of their kinds of position is used by its hits or by a
+-- unmet_axes: labels that no hit of a run can match, because none of their kinds of position is used by its hits or by a
 -- known chunk. If its place is not known, it is not listed.
 -- columns: run_id, axis, query_id (the first of them), n_queries
 -- kind: view

@@ -2,7 +2,7 @@
 -- sighted_chunks would choose. A citation is not kept: it may cover only a part of the chunk.
 -- columns: chunk_id, chunker_version, policy_hash, doc_id, spans_text, tokens
 -- kind: table
--- variants: none, where no hit has source_spans
+-- variants: none, if no hit has source_spans
 SELECT chunk_id, chunker_version, policy_hash, doc_id, spans_text, tokens
 FROM (
     SELECT

@@ -1,4 +1,4 @@
--- hits_to_keep: as hits_to_keep.sql, where no hit has source_spans.
+-- hits_to_keep: as hits_to_keep.sql, if no hit has source_spans.
 -- kind: view
 SELECT
     CAST(NULL AS VARCHAR) AS chunk_id,

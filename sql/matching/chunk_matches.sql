@@ -1,7 +1,7 @@
 -- chunk_matches: the hits that count as an expected chunk, each chunk once, at its best rank.
 -- columns: result_no, position, rank
 -- kind: view
--- variants: ids, where chunk ids decide for every run
+-- variants: ids, if chunk ids decide for every run
 SELECT c.result_no, c.position, c.rank
 FROM correct_hits AS c
 JOIN results AS r ON r.result_no = c.result_no

@@ -1,7 +1,7 @@
 -- citation_checks: does each citation lead to a real chunk?
 -- columns: result_no, citation_no, is_real
 -- kind: table
--- variants: none, where no answer has a citation
+-- variants: none, if no answer has a citation
 --
 -- A citation is real when it names a known chunk, or when its document has a chunk that shares at least one unit
 -- with it; one with only a path needs any chunk of that document. A malformed one resolves to nothing. The same few places

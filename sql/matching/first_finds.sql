@@ -1,7 +1,7 @@
 -- first_finds: for each hit, the number of expected chunks or expected places that it is the first to find.
 -- columns: result_no, position, rank, n_places
 -- kind: table
--- variants: ids, where chunk ids decide for every run
+-- variants: ids, if chunk ids decide for every run
 WITH found AS (
     SELECT
         result_no,

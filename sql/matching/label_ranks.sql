@@ -2,7 +2,7 @@
 -- columns: result_no, place (a chunk's id, or a span's name), grade, is_relevant, rank (null: it was not found),
 --          is_judgement (false: hits are matched by spans, so it is unknown which of the other hits were judged)
 -- kind: table
--- variants: ids, where chunk ids decide for every run
+-- variants: ids, if chunk ids decide for every run
 --
 -- By id, every judged chunk is a label. By spans only expected places are labels: the places of other judged chunks are
 -- unknown. One hit may then cover several places. They take its rank and the free ranks after it, so that each rank has one

@@ -1,4 +1,4 @@
--- label_ranks: as label_ranks.sql, where chunk ids decide everywhere.
+-- label_ranks: as label_ranks.sql, if chunk ids decide everywhere.
 -- kind: table
 SELECT r.result_no, g.chunk_id AS place, g.grade, g.is_relevant, MIN(h.rank) AS rank, true AS is_judgement
 FROM results AS r

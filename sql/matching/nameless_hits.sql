@@ -1,7 +1,7 @@
 -- nameless_hits: for each run, the number of hits that do not name a chunk.
 -- columns: run_id, n_hits, n_nameless, query_id (the first; a run in which every hit names a chunk has no row)
 -- kind: table
--- variants: none, where every hit names its chunk
+-- variants: none, if every hit names its chunk
 SELECT
     r.run_id,
     COUNT(*) AS n_hits,

@@ -1,7 +1,7 @@
 -- place_counts: the number of expected places that a result could have found, if chunk ids do not decide.
 -- columns: result_no, n_places (0: only the document is known), is_matchable (false: not even that)
 -- kind: table
--- variants: ids, where chunk ids decide for every run
+-- variants: ids, if chunk ids decide for every run
 WITH placed AS (
     SELECT query_id, COUNT(DISTINCT place) AS n_places
     FROM expected_spans

@@ -1,7 +1,7 @@
 -- reading_cost: the number of tokens of text that a reader goes through up to the first expected chunk.
 -- columns: result_no, tokens_to_hit (null: none was found, or a size is unknown), sizes_known (of all hits up to there)
 -- kind: table
--- variants: none, where no chunk and no place is expected
+-- variants: none, if no chunk or place is expected, or no hit has a known size
 --
 -- If neither the hit nor the tables state the number of tokens, it is a quarter of the characters. Sums of integers do not
 -- depend on the order.

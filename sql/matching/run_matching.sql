@@ -6,12 +6,12 @@
 --          'span': by document and span, 'none': nothing can decide)
 -- kind: table
 -- shown: yes
--- variants: alike, where it is known without reading any hit that ids are comparable, or that this cannot be known
+-- variants: alike, if it is known without reading any hit that ids are comparable, or that this cannot be known
 --
--- An expected chunk is a run's own when a place of that id is known under the run's version and policy (in the table as
--- it is now where the run was made with that, and not only there where the run was made with an earlier one), and the
--- label means that place. It is foreign when it is known, and not as
--- the run's own; or when the table holds the run's chunks and it is not among them. If nothing is known, it is neither.
+-- An expected chunk is a run's own if a place of that id is known under the run's version and policy, and the label means
+-- that place. For a run of the current index, that place must be in the table now; for a run of an earlier index, it must
+-- not be known from the current table alone. The chunk is foreign if it is known, but not as the run's own; or if the table
+-- contains the run's chunks and it is not among them. If nothing is known, it is neither.
 -- Such a run cannot hit foreign chunks by id: if most are foreign, spans decide. Spans also decide if most hits do not name
 -- a chunk. If most ids are ambiguous, neither ids nor places can decide. Runs that are compared are matched in the same
 -- way.

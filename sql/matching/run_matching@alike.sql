@@ -1,4 +1,4 @@
--- run_matching: as run_matching.sql, where the labels are chunks that every run could hit, or their chunker is unknown:
+-- run_matching: as run_matching.sql, if the labels are chunks that every run could hit, or their chunker is unknown:
 -- then no hit needs to be read.
 -- kind: table
 SELECT

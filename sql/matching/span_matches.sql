@@ -1,7 +1,7 @@
 -- span_matches: the hits that overlap an expected place sufficiently.
 -- columns: result_no, position, rank, chunk_id, place
 -- kind: view
--- variants: none, where chunk ids decide for every run
+-- variants: none, if chunk ids decide for every run
 --
 -- A label that is a chunk is as coarse as its chunker, and matched by the smaller side, so that chunkers that split and
 -- chunkers that merge are both matched. A label that is a span is the answer itself: the hit must contain enough of it.

@@ -1,4 +1,4 @@
--- version_counts: the number of chunkers, policies and labels, known without reading any hit. One row per count.
+-- version_counts: the number of chunkers, policies, labels and sizes, known without reading any hit. One row per count.
 -- columns: name (one of those below), n
 -- kind: view
 WITH indexed AS (
@@ -31,6 +31,11 @@ UNION ALL
 SELECT 'n_policies_of_chunks', COUNT(DISTINCT policy_hash)
 FROM (SELECT policy_hash FROM chunks UNION ALL SELECT policy_hash FROM kept_chunks) AS policies
 WHERE policy_hash <> ''
+
+-- Chunks whose number of tokens is known.
+UNION ALL
+SELECT 'n_sizes', COUNT(tokens)
+FROM (SELECT tokens FROM chunks UNION ALL SELECT tokens FROM kept_chunks) AS sizes
 
 -- Expected chunks, and those that are not in the table now.
 UNION ALL

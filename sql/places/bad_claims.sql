@@ -1,8 +1,8 @@
--- bad_claims: what hits of rows that cannot be read say about their place, as hit_claims has it for the others. An archive
--- keeps it: such a hit may be the only one that knows the place of an expected chunk.
+-- bad_claims: what hits of rows that cannot be read state about their place, as hit_claims for the others. An archive
+-- keeps it: such a hit may be the only one that has the place of an expected chunk.
 -- columns: run_id, chunk_id, doc_id, path, chunker_version, spans_text, cited_text
 -- kind: table
--- variants: none, where every row can be read
+-- variants: none, if every row can be read
 SELECT
     h.run_id,
     NULLIF(h.hit.chunk_id, '')                            AS chunk_id,

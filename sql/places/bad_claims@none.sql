@@ -1,4 +1,4 @@
--- bad_claims: as bad_claims.sql, where every row can be read.
+-- bad_claims: as bad_claims.sql, if every row can be read.
 -- kind: view
 SELECT
     CAST(NULL AS VARCHAR) AS run_id,

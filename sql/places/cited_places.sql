@@ -3,7 +3,7 @@
 --          names no chunk, and its place is invalid: it ends before it starts, has no end, is not in whole lines, or has an
 --          unknown kind)
 -- kind: table
--- variants: none, where no answer has a citation
+-- variants: none, if no answer has a citation
 --
 -- A path alone, or that of a caption, is a valid citation. A citation with an invalid position is not.
 SELECT

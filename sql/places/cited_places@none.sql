@@ -1,4 +1,4 @@
--- cited_places: as cited_places.sql, where no answer has a citation.
+-- cited_places: as cited_places.sql, if no answer has a citation.
 -- kind: view
 SELECT
     CAST(0 AS BIGINT)     AS result_no,

@@ -3,7 +3,7 @@
 -- columns: query_id, place (a chunk's id, or which of the spans), doc_id (the path, if no id is known for it),
 --          spans_text (null: not known), is_span_label (it is one of the expected_spans, not a chunk)
 -- kind: table
--- variants: none, where chunk ids decide for every run
+-- variants: none, if chunk ids decide for every run
 WITH written AS (
     SELECT query_id, 'span ' || number AS place, COALESCE(span ->> '$.doc_id', d.doc_id, span ->> '$.path') AS doc_id, span
     FROM (

@@ -1,3 +1,3 @@
--- expected_places: as expected_places.sql, where no label is about places.
+-- expected_places: as expected_places.sql, if no label is about places.
 -- kind: view
 SELECT '' AS query_id, '' AS place, '' AS doc_id, '' AS spans_text, false AS is_span_label WHERE false

@@ -1,7 +1,7 @@
 -- hit_docs: as hits, with the document of each hit resolved (see hit_places).
 -- columns: as in hits
 -- kind: table
--- variants: named, where every hit names its document
+-- variants: named, if every hit names its document
 SELECT
     h.result_no,
     h.position,

@@ -4,7 +4,7 @@
 -- columns: result_no, position, doc_id (the path, if no table has an id for it), path (null: not stated),
 --          spans_text (null: not known)
 -- kind: table
--- variants: ids, where chunk ids decide for every run and every hit names its document
+-- variants: ids, if chunk ids decide for every run and every hit names its document
 SELECT
     h.result_no,
     h.position,

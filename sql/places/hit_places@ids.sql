@@ -1,4 +1,4 @@
--- hit_places: as hit_places.sql, where no label is about spans and every hit names its document: then the place does
+-- hit_places: as hit_places.sql, if no label is about spans and every hit names its document: then the place does
 -- not matter.
 -- kind: view
 SELECT

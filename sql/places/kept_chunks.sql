@@ -2,6 +2,7 @@
 -- columns: chunk_id, doc_id, chunker_version, policy_hash, spans_text, tokens, seen_in ('chunks': the table, 'hits': only
 --          a stored row), first_seen
 -- kind: table
+-- variants: none, if nothing has been kept
 SELECT
     CAST(chunk_id AS VARCHAR)                      AS chunk_id,
     NULLIF(CAST(doc_id AS VARCHAR), '')            AS doc_id,

@@ -3,7 +3,7 @@
 -- columns: chunk_id, chunker_version, policy_hash, doc_id, spans_text (in the table), kept_text, tokens, seen_in
 --          (the origin of the kept row: 'chunks' or 'hits'), first_seen (both null: not kept yet), is_in_table
 -- kind: table
--- variants: settled, where the table has every kept chunk that it names at the place that was kept
+-- variants: settled, if the table has every kept chunk that it names at the place that was kept
 WITH tabled AS (
     -- A table without a key may contain a chunk more than once.
     SELECT

@@ -1,4 +1,4 @@
--- known_places: as known_places.sql, where no kept chunk is at another place than in the table.
+-- known_places: as known_places.sql, if no kept chunk is at another place than in the table.
 -- kind: table
 WITH tabled AS (
     -- A table without a key may contain a chunk more than once.

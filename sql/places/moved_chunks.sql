@@ -2,7 +2,7 @@
 -- one row for each row of the table that differs from it.
 -- columns: chunk_id, chunker_version, policy_hash, doc_id, spans_text (where it was), tokens, seen_in
 -- kind: table
--- variants: none, where the table has every kept chunk that it names at the place that was kept
+-- variants: none, if the table has every kept chunk that it names at the place that was kept
 SELECT a.chunk_id, a.chunker_version, a.policy_hash, a.doc_id, a.spans_text, a.tokens, a.seen_in
 FROM kept_chunks AS a
 JOIN chunks AS c

@@ -6,7 +6,7 @@
 --          the hits name are no longer in it), names_reused (its hits name ids that the table reuses for other text),
 --          is_unclear (likewise, and it is unknown which text is meant)
 -- kind: table
--- variants: configured, where the configurations state everything that is needed
+-- variants: configured, if the configurations state everything that is needed
 --
 -- If ids were reused, the index of a run is determined by the hits that state their own place; failing that, a run that
 -- names a chunk that no longer exists belongs to an earlier index.

@@ -1,5 +1,5 @@
--- run_chunkers: as run_chunkers.sql, where every configuration names its chunker and no version has several policies, or
--- where neither hits nor tables name chunkers: then no hit needs to be read.
+-- run_chunkers: as run_chunkers.sql, if every configuration names its chunker and no version has several policies, or
+-- neither hits nor tables name chunkers: then no hit needs to be read.
 -- kind: table
 SELECT
     u.run_id,

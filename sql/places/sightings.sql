@@ -2,7 +2,7 @@
 -- columns: chunk_id, chunker_version (null: not known), doc_id, path, spans_text (null: not known),
 --          is_cited (the place is that of a citation, which may cover only a part of the chunk)
 -- kind: table
--- variants: none, where the tables have the place of every expected chunk
+-- variants: none, if the tables have the place of every expected chunk
 --
 -- Kept hits count equally with stored ones: keeping them must not change the meaning of a label.
 WITH seen AS (

@@ -1,4 +1,4 @@
--- sightings: as sightings.sql, where the tables have the place of every expected chunk.
+-- sightings: as sightings.sql, if the tables have the place of every expected chunk.
 -- kind: view
 SELECT
     CAST(NULL AS VARCHAR) AS chunk_id,

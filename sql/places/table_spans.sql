@@ -2,7 +2,7 @@
 -- distinct one is parsed once.
 -- columns: text_key (of that text), kind, axis, low, high, bottom, top, is_place (false: it is not a position)
 -- kind: table
--- variants: none, where no known chunk has spans
+-- variants: none, if no known chunk has spans
 SELECT
     text_key,
     span.kind                       AS kind,

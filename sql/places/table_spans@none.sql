@@ -1,4 +1,4 @@
--- table_spans: as table_spans.sql, where no known chunk has spans.
+-- table_spans: as table_spans.sql, if no known chunk has spans.
 -- kind: view
 SELECT
     CAST(NULL AS VARCHAR) AS text_key,

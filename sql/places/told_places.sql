@@ -1,7 +1,7 @@
 -- told_places: for hits that name a reused id and state their own place: which of its places is meant.
 -- columns: run_id, chunker_version (of the index), chunk_id, is_as_now (the place that the table has now)
 -- kind: table
--- variants: none, where no id is reused for other text
+-- variants: none, if no id is reused for other text
 --
 -- Texts as in table_places.
 WITH places AS (

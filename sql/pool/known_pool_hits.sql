@@ -1,4 +1,4 @@
--- known_pool_hits: as placed_pool_hits, where the tables have the place of every chunk that was hit: the rows are not read
+-- known_pool_hits: as placed_pool_hits, if the tables have the place of every chunk that was hit: the rows are not read
 -- again.
 -- columns: as in placed_pool_hits.sql
 -- kind: table

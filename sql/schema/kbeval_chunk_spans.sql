@@ -1,8 +1,7 @@
 -- A table of kbeval in the database: where chunks were when a scoring saw them. Re-indexing replaces the
 -- table `chunks`, and chunk ids alone mean nothing afterwards; with this table, old runs and old labels remain comparable.
--- The
--- policy is part of the key: a chunker that is given other parameters may use the same ids for other text. So is the
--- place: an index that was rebuilt may do so under the same version and policy.
+-- The policy is part of the key: a chunker with other parameters may use the same ids for other text. So is the place: an
+-- index that was rebuilt may do so under the same version and policy.
 
 CREATE TABLE IF NOT EXISTS kbeval_chunk_spans (
     chunk_id          TEXT NOT NULL,

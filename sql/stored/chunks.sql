@@ -3,6 +3,7 @@
 --          spans_text (as stored; null: there are none, or it is not JSON), tokens (the table's estimate, otherwise a
 --          quarter of the characters; null: unknown)
 -- kind: table
+-- variants: none, if the table is missing or empty
 -- shown: yes
 SELECT
     shown_text(CAST(chunk_id AS VARCHAR))                                 AS chunk_id,

@@ -5,7 +5,7 @@
 --          here), created_at, input_hash
 -- kind: table
 -- shown: yes
--- variants: none, where the database contains no judging
+-- variants: none, if the database contains no judging
 --
 -- A row that was rewritten since it was judged is another row, and has no judgement.
 SELECT

@@ -1,4 +1,4 @@
--- judgements: as judgements.sql, where the database contains no judging.
+-- judgements: as judgements.sql, if the database contains no judging.
 -- kind: view
 SELECT
     CAST(0 AS BIGINT) AS result_no, '' AS run_id, '' AS query_id, '' AS rubric, '' AS judging_id, '' AS model,

@@ -5,7 +5,7 @@
 --          judging), is_complete, is_chosen (its scores are those of the run: the latest complete one of the rubric, unless
 --          another one is requested)
 -- kind: table
--- variants: none, where the database contains no judging
+-- variants: none, if the database contains no judging
 WITH counted AS (
     SELECT CAST(judging_id AS VARCHAR) AS judging_id, COUNT(*) AS n_judged
     FROM stored_kbeval_judged

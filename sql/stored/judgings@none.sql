@@ -1,4 +1,4 @@
--- judgings: as judgings.sql, where the database contains no judging.
+-- judgings: as judgings.sql, if the database contains no judging.
 -- kind: view
 SELECT
     '' AS judging_id, '' AS run_id, '' AS rubric, '' AS judge, '' AS provider, '' AS model, '' AS base_url,

@@ -1,7 +1,7 @@
 -- tied_ranks: every hit of a ranking in which a rank occurs more than once, with the rank that it gets.
 -- columns: result_no, position, rank
 -- kind: table
--- variants: none, where every rank is the position of its hit in the list
+-- variants: none, if every rank is the position of its hit in the list
 --
 -- Such hits are ordered by their stored rank, then by their position in the list, and each takes its stored rank or, if
 -- that is taken, the one after the previous hit: 1, 1, 1, 2, 7 become the ranks 1, 2, 3, 4, 7. Usually the rank equals the

@@ -1,4 +1,4 @@
--- timeout_errors: the different errors that are a timeout, as timeouts says.
+-- timeout_errors: the different errors that are a timeout, as in timeouts.
 -- columns: error
 -- kind: table
 SELECT error

@@ -1,4 +1,4 @@
--- timeouts: as timeouts.sql, where each different error was looked at once.
+-- timeouts: as timeouts.sql, if each different error was looked at once.
 -- kind: view
 SELECT r.result_no, r.error
 FROM results AS r

@@ -3,7 +3,7 @@
 -- columns: result_no, complete_rank, names_folders, in_scope (a support is in a folder that was searched),
 --          has_references, cites_support, total_ms, judge_groundedness, judge_correctness, judge_tokens, judge_cost_usd
 -- kind: table
--- variants: none, where no run comes from the anchor-labelled system and no label names a support
+-- variants: none, if no run comes from the anchor-labelled system and no label names a support
 WITH scoped AS (
     SELECT DISTINCT r.result_no
     FROM results AS r

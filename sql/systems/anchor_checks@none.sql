@@ -1,4 +1,4 @@
--- anchor_checks: as anchor_checks.sql, where no run is of the anchor-labelled system and no label names a support.
+-- anchor_checks: as anchor_checks.sql, if no run is of the anchor-labelled system and no label names a support.
 -- kind: view
 SELECT
     CAST(0 AS BIGINT)    AS result_no,

@@ -2,7 +2,7 @@
 -- columns: result_no, n_claims_found, n_cited, n_cited_unseen (not among the hits), n_cited_gold,
 --          n_gold_found (expected chunks among the hits), last_gold_rank (the rank by which that many were found)
 -- kind: table
--- variants: none, where no run comes from grounded question answering
+-- variants: none, if no run comes from grounded question answering
 WITH checked AS (
     SELECT
         c.result_no,

@@ -1,4 +1,4 @@
--- claim_checks: as claim_checks.sql, where no run is of grounded question answering.
+-- claim_checks: as claim_checks.sql, if no run is of grounded question answering.
 -- kind: view
 SELECT
     CAST(0 AS BIGINT) AS result_no,

@@ -3,7 +3,7 @@
 --          its rows do not count), judge_groundedness, judge_correctness (null: unscored, or not judged), judge_tokens,
 --          judge_cost_usd (null: unknown for one of them)
 -- kind: table
--- variants: none, where the database contains no judging
+-- variants: none, if the database contains no judging
 WITH judged_runs AS (
     SELECT
         run_id,

@@ -1,4 +1,4 @@
--- judge_checks: as judge_checks.sql, where the database contains no judging.
+-- judge_checks: as judge_checks.sql, if the database contains no judging.
 -- kind: view
 SELECT
     CAST(0 AS BIGINT)    AS result_no,

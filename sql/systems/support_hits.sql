@@ -2,7 +2,7 @@
 -- columns: result_no, position, rank, chunk_id, support_no, is_verified (false: the stored text was cut
 --          short, or not kept)
 -- kind: table
--- variants: none, where no run is of the anchor-labelled system and no label names a support
+-- variants: none, if no run is of the anchor-labelled system and no label names a support
 WITH near AS (
     SELECT
         r.result_no,

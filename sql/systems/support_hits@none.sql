@@ -1,4 +1,4 @@
--- support_hits: as support_hits.sql, where no run is of the anchor-labelled system and no label names a support.
+-- support_hits: as support_hits.sql, if no run is of the anchor-labelled system and no label names a support.
 -- kind: view
 SELECT
     CAST(0 AS BIGINT) AS result_no,

@@ -1,7 +1,7 @@
 -- support_matches: the hits that are a support. A chunk that is returned more than once counts once, at its best rank.
 -- columns: result_no, position, rank
 -- kind: table
--- variants: none, where no run is of the anchor-labelled system and no label names a support
+-- variants: none, if no run is of the anchor-labelled system and no label names a support
 SELECT result_no, MIN(position) AS position, rank
 FROM (
     SELECT

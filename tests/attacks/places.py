@@ -1,7 +1,7 @@
 """Databases for attacks, and the program under attack.
 
-Attacks use the command line and public names alone, and make their data without any help of kbeval, so that they also
-run against another installation: KBEVAL_BIN=…/bin/kbeval KBEVAL_PYTHON=…/bin/python pytest tests/attacks
+Attacks use only the command line and public names, and create their data without kbeval, so that they also run against
+another installation: KBEVAL_BIN=…/bin/kbeval KBEVAL_PYTHON=…/bin/python pytest tests/attacks
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CREATE TABLE eval_runs (run_id TEXT PRIMARY KEY, suite TEXT NOT NULL, config_sna
 CREATE TABLE eval_query_results (run_id TEXT NOT NULL REFERENCES eval_runs (run_id) ON DELETE CASCADE,
     query_id TEXT NOT NULL, result_json TEXT NOT NULL, PRIMARY KEY (run_id, query_id));
 """
-# Without keys, as careless programs make them.
+# Without keys, as careless programs create them.
 LOOSE = """
 DROP TABLE eval_query_results; DROP TABLE eval_runs;
 CREATE TABLE eval_runs (run_id TEXT {collate}, suite TEXT, config_snapshot_json TEXT, aggregate_json TEXT,

@@ -16,7 +16,7 @@ from tests.attacks.places import BIN, Place, is_internal, kbeval
 
 
 def peak_of(place: Place, *arguments: str, address_space: int | None = None) -> tuple[int, str, int]:
-    """Exit code, standard error, and the greatest resident size in megabytes."""
+    """Exit code, standard error, and the maximum resident size in megabytes."""
     code = (
         "import os, resource, subprocess, sys\n"
         "most = int(sys.argv[1])\n"
@@ -47,7 +47,7 @@ def test_a_question_keeps_to_the_memory_limit(one_run: Place, question: str) -> 
     assert "--memory-limit" in errors
 
 
-def test_want_of_memory_in_python_is_no_internal_error(one_run: Place) -> None:
+def test_running_out_of_memory_in_python_is_not_an_internal_error(one_run: Place) -> None:
     code, errors, _ = peak_of(
         one_run,
         "sql",
@@ -123,7 +123,7 @@ def test_a_row_of_50_megabytes_costs_its_own_run_only(place: Place) -> None:
 
 
 def test_three_thousand_regions_in_one_hit(place: Place) -> None:
-    """Lines of text, one below the other, as a page has them."""
+    """Lines of text, one below the other, as on a page."""
     chance = random.Random(18)
     spans = [
         {"kind": "region", "x": chance.uniform(0, 5), "y": 12 * n, "w": chance.uniform(50, 90), "h": 10}
@@ -198,7 +198,7 @@ sys.addaudithook(watch)
 
 @pytest.mark.parametrize("moment", [400, 1600, 2800])
 def test_ctrl_c_while_duckdb_is_imported(one_run: Place, moment: int) -> None:
-    """The signal comes while the library makes its enumerations, in Python code that it calls."""
+    """The signal arrives while the library creates its enumerations, in Python code that it calls."""
     folder = one_run.folder / "first"
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(INTERRUPTING)
@@ -219,7 +219,7 @@ def test_a_metric_that_sees_other_runs_or_the_clock_is_refused(one_run: Place, e
 
 
 def test_a_full_temp_folder_is_named(one_run: Place) -> None:
-    """The folder for what does not fit into memory has two megabytes."""
+    """The folder for data that does not fit into memory has two megabytes."""
     full = one_run.folder / "full"
     full.mkdir()
     question = (

@@ -56,7 +56,7 @@ def test_a_utf16_database(tmp_path: Path, encoding: str) -> None:
 
 
 @pytest.mark.parametrize("question", ["UPDATE EXTENSIONS", "SELECT to_days(2147483647)"])
-def test_odd_statements_and_intervals_are_no_internal_errors(one_run: Place, question: str) -> None:
+def test_odd_statements_and_intervals_are_not_internal_errors(one_run: Place, question: str) -> None:
     found = one_run("sql", question)
     assert found.returncode == 2
     assert not is_internal(found.stderr), found.stderr
@@ -84,7 +84,7 @@ def test_a_symlink_loop(one_run: Place) -> None:
 
 
 @pytest.mark.parametrize("command", [["sql", "SELECT COUNT(*) FROM hits"], ["compare", "run", "other"], ["check"]])
-def test_a_corrupt_page_is_no_internal_error(place: Place, command: list[str]) -> None:
+def test_a_corrupt_page_is_not_an_internal_error(place: Place, command: list[str]) -> None:
     names = [f"q{n}" for n in range(300)]
     place.label(*({"id": name, "expected_chunk_ids": ["c"]} for name in names))
     for run in ("run", "other"):

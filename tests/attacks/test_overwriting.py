@@ -71,12 +71,12 @@ def test_gate_latest_with_a_run_called_latest(place: Place) -> None:
 
 
 def left_of(folder: Path) -> dict[str, int]:
-    """Files that are neither the data nor what was asked for."""
+    """Files that are neither data nor requested output."""
     companions = {"kb.db-wal", "kb.db-shm", "kb.db-journal", ".kbeval-lock"}
     wanted = {"kb.db", "golden.json", "out.duckdb", "out.csv"} | companions
     found = {}
     for path in folder.rglob("*"):
-        # A file may be gone by now.
+        # A file may have been removed in the meantime.
         with contextlib.suppress(OSError):
             if path.is_file() and (path.parent != folder or path.name not in wanted):
                 found[str(path.relative_to(folder))] = path.stat().st_size

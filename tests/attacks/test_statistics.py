@@ -1,4 +1,4 @@
-"""Comparisons in which chance alone, or too few queries, must not look like a difference."""
+"""Comparisons in which chance, or too few queries, must not look like a difference."""
 
 from __future__ import annotations
 

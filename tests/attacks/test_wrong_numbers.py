@@ -33,7 +33,7 @@ for line in sys.stdin:
         connection.execute("UPDATE eval_runs SET config_snapshot_json = ?", [json.dumps({"version": version})])
         connection.execute("COMMIT")
         if checkpoint == "yes":
-            # Where no reader holds it, the log begins anew: what is read from it must be held.
+            # If no reader holds it, the log starts over: what is read from it must be held.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         said = "written"
     except sqlite3.OperationalError as error:
@@ -42,7 +42,7 @@ for line in sys.stdin:
             connection.execute("ROLLBACK")
     print(said, flush=True)
 """
-# Asks as the prompt does: released after a question, taken up again for the next one; meanwhile another process writes.
+# Asks as the prompt does: releases the database after a question and reopens it for the next; another process writes.
 ASKING = """
     import json, subprocess, sys
     import kbeval
@@ -118,7 +118,7 @@ KEEP_WRITING = """
 
 
 def test_torn_reads_with_compare_in_sql(moving: Place) -> None:
-    """Rollback journal. Every version has both runs alike, so one answer with two versions in it has read a mixture."""
+    """Rollback journal. Both runs are alike in every version, so an answer with two versions is a mixture."""
     question = (
         f"SELECT ({VERSIONS}) AS versions, (SELECT COUNT(*) FROM compare('a', 'b') WHERE kind <> 'draw') AS moved"
     )
@@ -210,7 +210,7 @@ def test_a_host_program_keeps_its_locks_and_its_data(place: Place, what: str, wa
     assert found.stdout.splitlines() == wanted, found.stdout + found.stderr
 
 
-def test_a_run_id_twice(place: Place) -> None:
+def test_a_duplicate_run_id(place: Place) -> None:
     place.script(LOOSE.format(collate=""))
     place.label(*({"id": query, "expected_chunk_ids": ["c"], "expected_doc_ids": ["d1"]} for query in QUERIES[:7]))
     place.run("run", {query: {"hits_top_k": hits("c")} for query in QUERIES[:7]})

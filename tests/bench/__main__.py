@@ -1,4 +1,4 @@
-"""`make bench`: kbeval beside a plain Python scorer and its peers, on the same data in the same run.
+"""`make bench`: kbeval next to a plain Python scorer and its peers, on the same data in the same run.
 
 `make bench-large`: one archive in four ways, on one machine, in shards, and on two other engines.
 """
@@ -151,7 +151,7 @@ def kbeval_command(database: Path, golden: Path) -> list[str]:
 
 
 def alternate(commands: list[list[str]], times: int) -> list[tuple[float, int]]:
-    """Measure commands in turn, so that a slow moment of the machine hits all; the median of each."""
+    """Measure commands in turn, so that a slow moment of the machine affects all of them; the median of each."""
     found = [[measure(command) for command in commands] for _ in range(times)]
     return [
         (statistics.median(r[place][0] for r in found), max(r[place][1] for r in found))
@@ -173,7 +173,7 @@ def measure(command: list[str]) -> tuple[float, int]:
 
 
 def same_numbers(database: Path, golden: Path) -> None:
-    """A benchmark of two programs that disagree is worth nothing."""
+    """A benchmark of two programs that disagree is worthless."""
     with open_scoring(database, golden) as scoring:
         ours = aggregate_runs(scoring).aggregates
     for way in plain_scorer.WAYS.values():
@@ -322,7 +322,7 @@ def kernel(folder: Path) -> None:
 
 
 class Judged:
-    """Labels and ranking as the dictionaries that peers want: query → id → grade, query → id → score."""
+    """Labels and ranking as the dictionaries that peers expect: query → id → grade, query → id → score."""
 
     def __init__(self, session: Session, name: str, labels: str) -> None:
         self.qrels: dict[str, dict[str, int]] = {}
@@ -339,7 +339,7 @@ class Judged:
 
 
 def peers(chunks: Judged, docs: Judged) -> list[tuple[str, float]]:
-    """The same questions answered by other people's libraries, their input ready."""
+    """The same numbers computed by other libraries, with their input prepared."""
     import ir_measures
     import pytrec_eval
     import ranx

@@ -1,10 +1,10 @@
 """`python -m tests.bench.chunkers`: how often does each rule of overlap tell right hits from wrong ones?
 
 Real text (the licences and documentation of installed packages) is cut by several chunkers. Each question asks for one
-sentence, so the truth is known character by character: a hit is right when it holds at least half of the answer. The
+sentence, so the truth is known character by character: a hit is right if it contains at least half of the answer. The
 runs are stored as a knowledge-base workbench stores them: no `source_spans`, a citation that is the chunk's first block
 alone, and the places in the table `chunks`. The labels are the chunks of one chunker, or the answers' own spans. kbeval
-then compares runs of two chunkers under each rule, and what it says is held against the truth.
+then compares runs of two chunkers under each rule, and its result is compared with the truth.
 
 Prints shares only; nothing here passes or fails.
 """
@@ -38,7 +38,7 @@ PATTERNS = ("*.md", "*.rst", "*.txt", "LICENSE*", "METADATA")
 MOST_CHARACTERS = 2_000_000
 QUESTIONS = 400
 QUESTIONS_PER_DOCUMENT = 12
-# A question has so many words of its answer, and at most as many of the heading; words this frequent are not asked for.
+# A question has this many words of its answer, at most as many of the heading, and no words more frequent than this.
 WORDS = 3
 COMMON = 2_000
 K = 10
@@ -50,7 +50,7 @@ Range = tuple[int, int]
 
 
 def score_options(**chosen: Any) -> ScoreOptions:
-    """As a user who gives no `match` scores."""
+    """The options of a user who does not set `match`."""
     return ScoreOptions(threads=1, cache="off", **chosen)
 
 
@@ -67,7 +67,7 @@ class Document:
     headings: Sequence[Range]
 
     def heading_before(self, place: int) -> str:
-        """The last heading that stands before a place; without one, the file's name."""
+        """The last heading before a place; without one, the file's name."""
         found = [self.text[start:end] for start, end in self.headings if start <= place]
         return found[-1].strip("# \t") if found else Path(self.path).parts[0].partition("-")[0]
 
@@ -112,7 +112,7 @@ def headings(text: str) -> Iterator[Range]:
         yield found.start(), found.start() + len(found.group().rstrip("\n"))
 
 
-# --- chunkers: a document → where its chunks stand ---------------------------------------------------------
+# --- chunkers: a document → the positions of its chunks ----------------------------------------------------
 
 
 def by_size(size: int, step: int) -> Callable[[Document], Iterator[Range]]:
@@ -182,7 +182,7 @@ PAIRS = (
 
 @dataclass(frozen=True)
 class Chunk:
-    """Where a chunk stands, and its first block."""
+    """The position of a chunk, and its first block."""
 
     chunk_id: str
     document: Document
@@ -217,7 +217,7 @@ def stored_place(document: Document, place: Range) -> dict[str, Any]:
     return {"kind": "byte", "start": start, "end": start + len(document.text[slice(*place)].encode())}
 
 
-# --- questions: a sentence that stands nowhere else ---------------------------------------------------------
+# --- questions: a sentence that occurs nowhere else ---------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class Question:
     answer: Range
 
     def is_answered_by(self, chunk: Chunk) -> bool:
-        """The truth: does the chunk hold at least half of the answer's characters?"""
+        """The truth: does the chunk contain at least half of the answer's characters?"""
         start, end = self.answer
         shared = min(end, chunk.place[1]) - max(start, chunk.place[0])
         return chunk.document is self.document and 2 * shared >= end - start
@@ -239,7 +239,7 @@ SENTENCE = re.compile(r"(?<=[.:!?]\s)[A-Z](?:[^.!?\n]|[.!?](?!\s)|\n(?!\s*\n)){5
 
 
 def questions(found: Sequence[Document]) -> list[Question]:
-    """Some words of each answer, not all of them rare, and the heading that it stands under."""
+    """Some words of each answer, not all of them rare, and the heading above it."""
     frequency = Counter(word for document in found for word in WORD.findall(document.text.lower()))
     sentences = [(document, match) for document in found for match in SENTENCE.finditer(document.text)]
     times = Counter(" ".join(match.group().split()) for _, match in sentences)
@@ -431,7 +431,7 @@ def true_verdict(job: tuple[Study, tuple[str, str]]) -> str:
 
 
 def scored(job: tuple[Study, str]) -> dict[str, float]:
-    """The MRR of every run by `score`, whose rule nobody has named."""
+    """The MRR of every run by `score` with its default rule."""
     study, labels = job
     found = kbeval.score_runs(study.database(), study.golden(labels), None, score_options())
     return {run_id: aggregate.mrr or 0.0 for run_id, aggregate in found.aggregates.items()}

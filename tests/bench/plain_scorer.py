@@ -1,4 +1,4 @@
-"""The scorer that anyone would write in an afternoon: sqlite3, json.loads, dicts, a function a metric.
+"""The scorer that anyone would write in an afternoon: sqlite3, json.loads, dicts, one function per metric.
 
 The benchmarks measure kbeval against it on the same file. It gives the same numbers, but has no ledger, no
 checks of the rows and no exact sums. `streaming` is the same with an eye on speed: one row at a time, all
@@ -45,7 +45,7 @@ def store(connection: sqlite3.Connection, aggregates: Mapping[str, Any]) -> None
             connection.execute("UPDATE eval_runs SET aggregate_json = ? WHERE run_id = ?", (text, run_id))
 
 
-# --- the plain way: a run's results in a dict, a function a metric ---------------------------------------
+# --- the plain way: a run's results in a dict, one function per metric -----------------------------------
 
 
 def score(database: str, golden_path: str) -> dict[str, dict[str, float]]:

@@ -19,7 +19,7 @@ from kbeval.scoring.scorer import open_scoring
 from kbeval.util.files import CACHE_ENDING
 
 _DOCUMENTS, _LINES = 2_000, 120
-# Runs of one system return much the same: so many chunks come up for a query in all of them.
+# Runs of one system return much the same: this many chunks occur for a query in all of them.
 _NEAR = 25
 
 

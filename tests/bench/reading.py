@@ -1,4 +1,4 @@
-"""What it costs that only a child process opens the database: the same rows by a driver in the process itself.
+"""The cost of opening the database only in a child process, compared with a driver in the process itself.
 
 `python tests/bench/reading.py child|driver read|parse DATABASE` measures one of them: seconds, and processor seconds of
 all processes. "read" hands the rows to the engine, which only adds up their lengths; "parse" also opens their JSON, as

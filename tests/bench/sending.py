@@ -37,7 +37,7 @@ class Throughput:
 
 
 def throughput(folder: Path, times: int = 5) -> Throughput:
-    """Both clients in turn, so that a slow moment of the machine hits both; medians."""
+    """Both clients in turn, so that a slow moment of the machine affects both; medians."""
     found = []
     for number in range(times):
         own = folder / str(number)

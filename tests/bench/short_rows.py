@@ -36,7 +36,7 @@ _ROWS = """
 
 
 def make_short_history(folder: Path, runs: int, queries: int, hits: int) -> tuple[Path, Path]:
-    """A database of so many runs, and its golden file."""
+    """A database with this many runs, and its golden file."""
     folder.mkdir(exist_ok=True, parents=True)
     database, golden = make_database(folder, runs=0, queries=queries, hits=hits)
     per_document = LINES_PER_DOCUMENT // LINES_PER_CHUNK["md@1"]

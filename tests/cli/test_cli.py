@@ -1,4 +1,4 @@
-"""The commands as a person meets them: what is printed where, and the exit codes."""
+"""The commands as a user sees them: what is printed where, and the exit codes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import sys
 import time
 from pathlib import Path
 
+import click
 import pytest
 
-from kbeval.cli import COMMANDS, run
+from kbeval.cli import cli, run
+from kbeval.cli.overview import COMMANDS, overview
 from tests.support.workspace import Workspace, answer, hits
 
 
@@ -93,7 +95,7 @@ def test_scoring_twice_stores_the_same_bytes(two_runs: Workspace, capsys: pytest
     assert two_runs.stored("2026-a") == first
 
 
-def test_slices_are_printed_beside_the_whole(two_runs: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_slices_are_printed_next_to_the_whole(two_runs: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     _, out, _ = call(capsys, "score", "latest", "--by", "category")
     assert [line.split()[1] for line in out.splitlines()[1:]] == ["(all)", "a", "b"]
     _, out, _ = call(capsys, "score", "latest", "--by", "category", "--format", "json")
@@ -106,7 +108,7 @@ def test_more_values_of_k_are_shown_and_stored(two_runs: Workspace, capsys: pyte
     assert json.loads(two_runs.stored("2026-b"))["hit_at_k"]["2"] == 1.0
 
 
-def test_metrics_of_ones_own_come_from_a_folder_and_from_the_config(
+def test_own_metrics_come_from_a_folder_and_from_the_config(
     two_runs: Workspace, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "own"
@@ -138,7 +140,7 @@ def test_score_all_stores_the_healthy_runs_and_lists_the_broken(
     assert two_runs.stored("broken") == ""
 
 
-def test_skipped_rows_are_counted_and_said(two_runs: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_skipped_rows_are_counted_and_reported(two_runs: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     two_runs.add_run("broken", {"q1": "{", "q2": {}})
     code, _, err = call(capsys, "score", "broken", "--skip-bad-rows")
     assert code == 0
@@ -300,7 +302,7 @@ def test_wrong_input_is_one_line_and_exit_code_two(
         (b"SQLite format 3\x00garbage", "cannot be read"),
     ],
 )
-def test_files_that_are_no_databases_are_told_apart(
+def test_files_that_are_not_databases_are_distinguished(
     two_runs: Workspace, capsys: pytest.CaptureFixture[str], tmp_path: Path, content: bytes, message: str
 ) -> None:
     path = tmp_path / "odd.db"
@@ -446,7 +448,44 @@ def test_every_command_has_help_that_says_what_it_does(capsys: pytest.CaptureFix
         assert f"  {name} " in overview
 
 
-def test_it_runs_as_a_module_and_tells_its_version() -> None:
+def test_the_overview_says_of_each_command_what_its_own_help_begins_with() -> None:
+    context = click.Context(cli)
+    for name, (_, summary) in COMMANDS.items():
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert " ".join((command.help or "").split()).startswith(summary), name
+
+
+@pytest.mark.parametrize("width", [40, 80, 100])
+def test_the_overview_fits_the_terminal(width: int) -> None:
+    lines = overview(width).splitlines()
+    assert max(map(len, lines[1:])) <= width
+    # Nothing is left out, however narrow it is.
+    assert " ".join(" ".join(lines).split()).count("check its gates.") == 1
+
+
+@pytest.mark.parametrize("arguments", [(), ("-h",), ("--help",)])
+def test_the_overview_needs_nothing_but_python(arguments: tuple[str, ...]) -> None:
+    code = (
+        "import sys\nfrom kbeval.__main__ import main\nbefore = set(sys.modules)\n"
+        f"sys.argv[1:] = {list(arguments)}\nmain()\n"
+        "assert set(sys.modules) - before <= {'kbeval.cli', 'kbeval.cli.overview'}, set(sys.modules) - before\n"
+    )
+    result = process("-c", code)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == f"{overview(80)}\n"
+
+
+def test_an_overview_that_cannot_be_written_is_one_line() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "kbeval", "--help"]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert result.returncode == 2
+    assert result.stderr.startswith("kbeval: cannot write the output: ")
+    assert result.stderr.count("\n") == 1
+
+
+def test_it_runs_as_a_module_and_prints_its_version() -> None:
     import kbeval
 
     assert process("-m", "kbeval", "--version").stdout.strip() == f"kbeval, version {kbeval.__version__}"
@@ -463,13 +502,13 @@ def shell(command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True, check=False)
 
 
-def test_a_closed_pipe_is_no_error(two_runs: Workspace) -> None:
+def test_a_closed_pipe_is_not_an_error(two_runs: Workspace) -> None:
     result = shell("kbeval runs --format json | true")
     assert (result.returncode, result.stderr) == (0, "")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_output_that_cannot_be_written_is_said(two_runs: Workspace) -> None:
+def test_output_that_cannot_be_written_is_reported(two_runs: Workspace) -> None:
     result = shell("kbeval score --all > /dev/full")
     assert result.returncode == 2
     assert "stored the numbers of 2 runs" in result.stderr
@@ -499,7 +538,7 @@ def test_ctrl_c_exits_with_130_and_stores_nothing(two_runs: Workspace, tmp_path:
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=20)
         finally:
-            process.kill()  # it would compute for ever
+            process.kill()  # it would run forever
     assert process.returncode == 130, err
     assert err.strip() == "kbeval: interrupted; no partial results were written"
     assert out == ""

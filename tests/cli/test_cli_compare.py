@@ -1,4 +1,4 @@
-"""`kbeval compare` as a person meets it."""
+"""`kbeval compare` as a user sees it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.workspace import Workspace, answer, hits
 
 @pytest.fixture
 def two_runs(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """Forty queries. B finds thirty at once that A had third, loses two, and one answer of it refuses."""
+    """Forty queries. B finds thirty at rank 1 that A had at rank 3, loses two, and refuses one answer."""
     queries = [f"q{n:02d}" for n in range(40)]
     workspace.add_golden(
         *(
@@ -33,7 +33,7 @@ def two_runs(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace
     b = {q: {"hits_top_k": first if q < "q30" else third, "answer": answer("yes")} for q in queries}
     b["q38"] = b["q39"] = {"hits_top_k": none, "answer": answer("yes")}
     b["q00"]["answer"] = answer("", grounded=False)
-    # Rankings of different lengths: the run did not keep three hits of more.
+    # Rankings of different lengths: the run did not cut them at three hits.
     a["q39"] = {"hits_top_k": hits(None, None, "c", None), "answer": answer("yes")}
     workspace.add_run("2026-a", a)
     workspace.add_run("2026-b", b, created_at="2026-02-01")
@@ -76,7 +76,9 @@ def test_json_is_the_report(two_runs: Workspace, capsys: pytest.CaptureFixture[s
     assert len(report["per_query"]) == 40
 
 
-def test_csv_has_a_row_a_query_and_markdown_the_report(two_runs: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_has_one_row_per_query_and_markdown_is_the_report(
+    two_runs: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
     _, out, _ = call(capsys, "2026-a", "2026-b", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert len(rows) == 40
@@ -106,7 +108,7 @@ def test_only_some_metrics_are_tested(two_runs: Workspace, capsys: pytest.Captur
     assert list(json.loads(out)["significance"]) == ["hit_at_k.5", "mrr"]
 
 
-def test_the_report_goes_beside_the_database_or_where_it_is_sent(
+def test_the_report_is_written_next_to_the_database_or_to_the_given_path(
     two_runs: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, err = call(capsys, "2026-a", "2026-b", "--report")

@@ -1,4 +1,4 @@
-"""`kbeval explain METRIC --run R --query Q` as a person meets it."""
+"""`kbeval explain METRIC --run R --query Q` as a user sees it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_each_step_has_its_file_its_sentence_and_its_rows(capsys: pytest.Capture
         ["position", "rank", "place"],
         ["13", "13", "c1"],
     ]
-    # Of thirteen hits ten are shown.
+    # Ten of the thirteen hits are shown.
     assert "… and 3 more rows" in out
     assert "MAX(CASE WHEN true AND 13 <= 5 THEN 1 ELSE 0 END)" in out
     assert "1 / 2 = 0.5" in out
@@ -53,7 +53,7 @@ def test_each_step_has_its_file_its_sentence_and_its_rows(capsys: pytest.Capture
     assert "stored: 0.5000" in said(capsys, "hit@5", "--run", "latest", "--query", "q1")[1]
 
 
-def test_what_is_stored_and_is_no_longer_so_is_said(asked: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_outdated_stored_numbers_are_reported(asked: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["score", "run"]) == 0
     asked.execute("UPDATE eval_query_results SET result_json = '{}' WHERE query_id = 'q2'")
     _, out, _ = said(capsys, "hit@5", "--run", "run", "--query", "q1")
@@ -90,7 +90,7 @@ def test_as_markdown_each_step_is_a_heading_with_a_table(capsys: pytest.CaptureF
 
 @pytest.mark.usefixtures("asked")
 @pytest.mark.parametrize("form", ["table", "md", "json"])
-def test_what_a_terminal_would_obey_is_not_printed(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_sequences_are_not_printed(form: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = said(capsys, "grounded", "--run", "run", "--query", "q1", "--format", form)
     assert code == 0
     assert "\x1b" not in out
@@ -112,7 +112,7 @@ def test_what_a_terminal_would_obey_is_not_printed(form: str, capsys: pytest.Cap
         (["mrr", "--run", "run", "--query", "q1", "--db", "missing.db"], "there is no database"),
     ],
 )
-def test_what_cannot_be_explained_is_one_line(
+def test_a_number_that_cannot_be_explained_is_a_one_line_error(
     arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, err = said(capsys, *arguments)

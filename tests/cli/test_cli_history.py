@@ -1,4 +1,4 @@
-"""`kbeval history` as a person meets it: tables, spark lines, pictures, and what it refuses."""
+"""`kbeval history` as a user sees it: tables, sparklines, plots, and what it refuses."""
 
 from __future__ import annotations
 
@@ -72,9 +72,7 @@ def four_runs(keeper: Keeper) -> Keeper:
 # --- tables ------------------------------------------------------------------------------------------
 
 
-def test_a_table_has_a_row_a_run_and_says_the_rest_beside_it(
-    four_runs: Keeper, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_table_has_one_row_per_run_and_notes_the_rest(four_runs: Keeper, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = call(capsys, "history", "mrr", "empty_result_rate")
     assert code == 0
     assert [line.split()[:1] + line.split()[2:] for line in out.splitlines()] == [
@@ -152,7 +150,7 @@ def test_runs_can_be_chosen(four_runs: Keeper, capsys: pytest.CaptureFixture[str
     ]
 
 
-def test_no_runs_is_no_failure(keeper: Keeper, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_no_runs_is_not_a_failure(keeper: Keeper, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, err = call(capsys, "history", "mrr", "--plot", "x.svg")
     assert (code, out) == (0, "")
     assert "holds no runs yet" in err
@@ -164,7 +162,7 @@ def test_no_runs_is_no_failure(keeper: Keeper, capsys: pytest.CaptureFixture[str
     assert "no run matches" in err
 
 
-def test_metrics_of_ones_own_need_no_definition_and_use_one(
+def test_own_metrics_need_no_definition_and_use_one_if_present(
     keeper: Keeper, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     keeper.add("a", {"slow": 2.0})
@@ -250,7 +248,7 @@ def test_an_svg_has_its_labels_as_text(four_runs: Keeper, capsys: pytest.Capture
     found = texts(tmp_path / "deep" / "x.svg")
     assert "mrr, empty_result_rate over 5 runs" in found
     assert {"mrr", "run, oldest first", "2026-01-02", "2026-01-10"} <= set(found)
-    # A legend, also for what begins with _, which matplotlib would leave out.
+    # A legend, even for names that begin with _, which matplotlib would leave out.
     assert {"nightly", "_weekly"} <= set(found)
     assert "1  c: nightly: retriever.name bm25 → dense" in found
     assert "2  d: nightly: labels changed" in found
@@ -336,7 +334,7 @@ class Page(HTMLParser):
             self.cells[-1] += data
 
 
-def test_a_page_stands_alone_and_nothing_from_data_is_obeyed(
+def test_a_page_is_self_contained_and_data_is_never_executed(
     keeper: Keeper, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     keeper.add(EVIL, {"mrr": 0.25}, suite=EVIL, config={"a": "x"})
@@ -360,7 +358,7 @@ def test_a_page_stands_alone_and_nothing_from_data_is_obeyed(
 
 
 @pytest.mark.parametrize("ending", ["svg", "png"])
-def test_text_from_data_is_drawn_as_it_stands(
+def test_text_from_data_is_drawn_verbatim(
     keeper: Keeper, capsys: pytest.CaptureFixture[str], tmp_path: Path, ending: str
 ) -> None:
     keeper.add(EVIL, {"mrr": 0.25}, suite="$\\frac{1}{", config={"a": "x"})
@@ -374,7 +372,7 @@ def test_text_from_data_is_drawn_as_it_stands(
         assert any(text.startswith("1  $\\undefined{: ") for text in found)
 
 
-def test_what_matplotlib_says_about_fonts_reaches_nobody(
+def test_font_warnings_of_matplotlib_are_not_shown(
     capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     from kbeval.render.plot import _quiet
@@ -412,7 +410,7 @@ def test_a_picture_of_runs_without_values_says_so(
     assert "no value" in texts(tmp_path / "x.svg")
 
 
-def test_series_whose_names_begin_alike_can_be_told_apart(
+def test_series_whose_names_begin_alike_can_be_distinguished(
     keeper: Keeper, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """In the picture, where the legend must not leave it, and in the table."""
@@ -430,7 +428,7 @@ def test_series_whose_names_begin_alike_can_be_told_apart(
     assert imread("a.png")[:, -12:, :3].min() == 1.0
 
 
-def test_what_cannot_be_told_apart_is_not_drawn(keeper: Keeper, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_distinguished_is_not_drawn(keeper: Keeper, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(22):
         keeper.add(f"r{number}", {"mrr": 0.5}, suite=f"s{number:02}")
     assert "22 series are too many for one plot" in refused(capsys, "history", "mrr", "--plot", "x.svg")

@@ -1,4 +1,4 @@
-"""`kbeval sql` and `kbeval export duckdb` as a person or a program meets them."""
+"""`kbeval sql` and `kbeval export duckdb` as a user or a program sees them."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_everything_that_a_query_gives_is_safe_at_a_terminal_and_in_markdown(cap
     out = call(capsys, "sql", EVERYTHING)[1]
     assert len(out.splitlines()) == 2
     assert "\x1b" not in out
-    assert "1e-09" in out  # four decimals would say that it is zero
+    assert "1e-09" in out  # with four decimals it would look like zero
     assert "two lines" in out
     md = call(capsys, "sql", EVERYTHING, "--format", "md")[1]
     assert len(md.splitlines()) == 3
@@ -218,7 +218,7 @@ def test_a_plan_is_drawn(capsys: Capture) -> None:
     assert "runs" in out
 
 
-def test_a_metric_of_ones_own_is_a_score(capsys: Capture, tmp_path: Path) -> None:
+def test_an_own_metric_is_a_score(capsys: Capture, tmp_path: Path) -> None:
     (tmp_path / "kbeval.toml").write_text('[metrics]\ndeepest = "MAX(rank)"\n')
     out = call(capsys, "sql", "SELECT MAX(value) AS deepest FROM scores WHERE metric = 'deepest'", "--format", "csv")[1]
     assert out == "deepest\n2.0\n"
@@ -272,7 +272,7 @@ def test_a_large_answer_is_never_held_at_once() -> None:
 
 
 def elsewhere(path: str, sql: str) -> list[list[object]]:
-    """Ask a file in another process, with nothing of kbeval around."""
+    """Query a file in another process, without kbeval."""
     code = (
         "import duckdb, json, sys\n"
         "with duckdb.connect(sys.argv[1], read_only=True) as c:\n"

@@ -62,13 +62,13 @@ def test_the_demo_needs_no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def refuse(*_: object) -> NoReturn:
         raise AssertionError
 
-    # Pairs of sockets within the process are no network: the event loop of the runner wakes up by one.
+    # Socket pairs within the process are not a network: the event loop uses one to wake up.
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     assert run(["demo", str(tmp_path / "offline")]) == 0
 
 
-def test_a_folder_that_the_demo_made_is_made_anew(tmp_path: Path) -> None:
+def test_a_folder_that_the_demo_made_is_recreated(tmp_path: Path) -> None:
     before = contents(make_demo(tmp_path / "again"))
     with closing(sqlite3.connect(tmp_path / "again" / "kb.db")) as connection, connection:
         connection.execute("DELETE FROM eval_runs")

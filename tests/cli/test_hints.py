@@ -47,10 +47,10 @@ def hint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         (["show", "none", "--db", "kb.db", "--suite", "nightly"], "kbeval runs --db kb.db --suite nightly"),
         (["gate", "none", "--db", "kb.db", "--min", "mrr=0.5"], "kbeval runs --db kb.db"),
         (["compare", "none", "latest", "--db", "kb.db", "--match", "span"], "kbeval runs --db kb.db"),
-        # Options of this call that the other command does not have are left out, and none is said twice.
+        # Options that the other command does not have are left out, and none is repeated.
         (["history", "hit@20", "--db", "kb.db", "--last", "2"], "kbeval score --all --k 20 --db kb.db"),
         (["sql", "SELECT AVG(value) FROM scores", "--match", "exact"], "kbeval score --all --match exact"),
-        # What comes from the file or the environment holds for the next command as well.
+        # Settings from the file or the environment apply to the next command anyway.
         (["recompute"], "kbeval score --all"),
     ],
 )

@@ -52,7 +52,7 @@ def test_four_commands_and_no_error(tmp_path: Path) -> None:
     assert "error" not in "".join(result.stderr for result in done)
     golden = kbeval.load_golden(tmp_path / "golden.yaml")
     assert golden.warnings == []
-    # The rule about queries to refuse stands in the header.
+    # The rule about queries to refuse is in the header.
     head = (tmp_path / "golden.yaml").read_text().partition("- id:")[0]
     assert "'answerable: false' means yes" in head
     assert "unlabelled" in head

@@ -178,5 +178,5 @@ def test_labels_are_shown_as_people_write_them(workspace: Workspace, capsys: pyt
     out = shown(workspace, capsys)
     assert "c1, c2" in out
     assert "d lines 46–48; b.pdf page 3" in out
-    # The words that a text must hold: else nothing would tell why a chunk under the right heading does not count.
+    # The words that a text must contain explain why a chunk under the right heading does not count.
     assert "a.md > # Top, with '15 minutes' or 'a quarter'" in out

@@ -37,7 +37,7 @@ class Terminal:
         return str(self.process.before)
 
     def ask(self, line: str) -> str:
-        """What one line brings; without the line itself, which the terminal repeats."""
+        """The output of one line, without the line itself, which the terminal echoes."""
         self.process.send(line + "\r")
         return self.until().partition("\r\n")[2].replace("\r\n", "\n")
 
@@ -160,7 +160,7 @@ def test_format_and_limit_hold_until_they_are_changed(prompt: Terminal) -> None:
 def test_tab_completes_tables_columns_words_and_commands(prompt: Terminal) -> None:
     assert prompt.ask("SELECT COUNT(*) AS n FROM resul\t;") == "n\n1\n"
     assert prompt.ask("SELECT chunker_v\t FROM runs;") == "chunker_version\nmd@1\n"
-    # The columns of the table that the question names, behind its alias too.
+    # The columns of the table that the question names, also after its alias.
     assert prompt.ask("FROM searched_folders AS f SELECT f.pref\t;") == "prefix\n"
     assert prompt.ask("sel\t 1 AS n;") == "n\n1\n"
     assert "prefix     VARCHAR" in prompt.ask(".sch\t searched_f\t")
@@ -191,19 +191,19 @@ def test_the_history_is_kept_for_the_next_session(open_prompt: Open, tmp_path: P
     assert second.ask("") == "answer\n    42\n"
 
 
-def test_without_a_place_for_it_there_is_no_history_and_no_error(open_prompt: Open, tmp_path: Path) -> None:
+def test_without_a_writable_directory_there_is_no_history_and_no_error(open_prompt: Open, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     terminal = open_prompt(XDG_STATE_HOME=str(tmp_path / "file"))
     assert terminal.ask("SELECT 1 AS n;") == "n\n1\n"
 
 
-def test_history_goes_home_where_nothing_else_is_said(open_prompt: Open, tmp_path: Path) -> None:
+def test_history_is_kept_in_the_home_folder_by_default(open_prompt: Open, tmp_path: Path) -> None:
     terminal = open_prompt()
     terminal.ask("SELECT 1;")
     assert (tmp_path / ".local" / "state" / "kbeval" / "sql_history").read_text() == "SELECT 1;\n"
 
 
-def test_that_labels_are_missing_is_said_once(open_prompt: Open) -> None:
+def test_missing_labels_are_reported_once(open_prompt: Open) -> None:
     terminal = open_prompt()
     assert "no golden file given" in terminal.ask("SELECT COUNT(*) AS n FROM queries;")
     assert terminal.ask("SELECT COUNT(*) AS n FROM queries;") == "n\n0\n"

@@ -1,4 +1,4 @@
-"""Two runs side by side: what became of each query, the numbers, and whether the runs may be compared."""
+"""Two runs side by side: how each query changed, the numbers, and whether the runs may be compared."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def compare(workspace: Workspace, a: str = "a", b: str = "b", **options: Any) ->
 
 
 def ranking(rank: int | None, chunk: str = "c") -> dict[str, Any]:
-    """A row whose expected chunk has this rank; None: it did not come back."""
+    """A row whose expected chunk has this rank; None: it was not retrieved."""
     return {"hits_top_k": hits(*([None] * (rank - 1)), chunk) if rank else hits(None, None)}
 
 
 def one_query(workspace: Workspace, a: Any, b: Any, **label: Any) -> QueryComparison:
-    """What became of a query between two rows of it."""
+    """How a query changed between two of its rows."""
     workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"], **label})
     workspace.add_run("a", {"q": a})
     workspace.add_run("b", {"q": b})
@@ -49,7 +49,7 @@ def one_query(workspace: Workspace, a: Any, b: Any, **label: Any) -> QueryCompar
 
 
 def many_queries(workspace: Workspace, *cases: tuple[dict[str, Any], Any, Any]) -> list[QueryComparison]:
-    """What became of queries q00, q01, …, each with its labels and its rows in both runs, in one comparison."""
+    """How queries q00, q01, … changed, each with its labels and its rows in both runs, in one comparison."""
     named = {f"q{number:02}": case for number, case in enumerate(cases)}
     workspace.add_golden(
         *({"id": query, "expected_chunk_ids": ["c"], **label} for query, (label, _, _) in named.items())
@@ -186,7 +186,7 @@ FLIPS: list[tuple[dict[str, Any], Any, Any, str, str]] = [
 ]
 
 
-def test_answers_that_flip_are_told_even_where_ranks_stay(workspace: Workspace) -> None:
+def test_answers_that_flip_are_reported_even_if_ranks_stay(workspace: Workspace) -> None:
     workspace.add_document("d1", "p.md")
     workspace.add_chunk("c", "d1", [{"kind": "line", "start": 1, "end": 9}])
     rows = ((label, {**ranking(1), "answer": a}, {**ranking(1), "answer": b}) for label, a, b, _, _ in FLIPS)
@@ -463,7 +463,7 @@ def test_only_the_metrics_that_are_named_are_tested(fixed_pair: Workspace) -> No
         compare(fixed_pair, "run-a", "run-b", only=("mmr",))
 
 
-def test_metrics_of_ones_own_and_more_ks_are_compared_too(fixed_pair: Workspace, tmp_path: Path) -> None:
+def test_own_metrics_and_more_ks_are_compared_too(fixed_pair: Workspace, tmp_path: Path) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "deepest.sql").write_text("-- deepest: how deep?\nMAX(rank)")
     scoring = ScoreOptions(extra_ks=(2,), metric_folders=(tmp_path / "own",))
@@ -562,7 +562,7 @@ def test_numbers_that_neither_run_has_are_not_printed_unless_asked_for(fixed_pai
     assert [row[0] for row in delta_table(asked.whole, asked.shown)[1]] == ["mrr", "cited"]
 
 
-def test_few_changes_are_said_to_be_too_few_whatever_their_size(workspace: Workspace) -> None:
+def test_few_changes_are_reported_as_too_few_whatever_their_size(workspace: Workspace) -> None:
     """Four of forty-four move from a miss to the first rank: no test could tell, and no small size is promised."""
     workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": ["c"]} for n in range(44)))
     workspace.add_run("a", {f"q{n}": ranking(2 if n > 3 else None) for n in range(44)})
@@ -587,7 +587,7 @@ def paraphrased(workspace: Workspace) -> Workspace:
         for n in range(10)
         for words in range(5)
     ]
-    # A group of the name of another query is still another one.
+    # A group with the name of another query is still a different group.
     workspace.add_golden(*labels, {"id": "g0", "expected_chunk_ids": ["c"], "category": "y"})
     ids = [str(label["id"]) for label in labels]
     found = {query_id: ranking(1 if query_id < "q06" else 2) for query_id in ids}
@@ -605,7 +605,7 @@ def test_queries_of_one_group_count_as_one(paraphrased: Workspace) -> None:
     assert (hit.test, hit.p) == ("sign-flip", 0.0313)
 
 
-def test_how_many_groups_there_are_is_said(paraphrased: Workspace) -> None:
+def test_the_number_of_groups_is_reported(paraphrased: Workspace) -> None:
     report = compare(paraphrased)
     assert report.to_dict()["verdict_detail"]["clusters"] == 11
     assert (
@@ -637,7 +637,7 @@ def test_slices_have_groups_of_their_own_and_few_are_rough(paraphrased: Workspac
     assert "~: fewer than 10 queries or groups, so the interval is approximate" in legend(report.slices["y"])
 
 
-def test_without_groups_nothing_is_said_of_them(fixed_pair: Workspace) -> None:
+def test_without_groups_none_are_mentioned(fixed_pair: Workspace) -> None:
     report = compare(fixed_pair, "run-a", "run-b")
     assert "in 3 groups" not in legend(report.whole)
     assert "groups" not in [column.title for column in delta_table(report.whole)[0]]
@@ -666,9 +666,7 @@ def test_different_judges_are_refused_unless_asked(fixed_pair: Workspace, key: s
 
 
 @pytest.mark.parametrize("key", ["golden_hash", "eval_set_commit_hash"])
-def test_runs_made_for_different_golden_files_are_computed_afresh_and_it_is_said(
-    fixed_pair: Workspace, key: str
-) -> None:
+def test_runs_made_for_different_golden_files_are_recomputed_with_a_warning(fixed_pair: Workspace, key: str) -> None:
     for run, value in (("run-a", "g1"), ("run-b", "g2")):
         config = json.dumps({"chunker_version": "md@1", key: value})
         fixed_pair.execute("UPDATE eval_runs SET config_snapshot_json = ? WHERE run_id = ?", (config, run))
@@ -676,13 +674,13 @@ def test_runs_made_for_different_golden_files_are_computed_afresh_and_it_is_said
     assert any("made for different golden files" in text and "g1 and g2" in text for text in report.warnings)
 
 
-def test_what_one_run_does_not_say_forbids_nothing(fixed_pair: Workspace) -> None:
+def test_a_setting_that_only_one_run_states_does_not_prevent_a_comparison(fixed_pair: Workspace) -> None:
     config = json.dumps({"chunker_version": "md@1", "judge_model": "m", "judge_temperature": 0})
     fixed_pair.execute("UPDATE eval_runs SET config_snapshot_json = ? WHERE run_id = 'run-a'", (config,))
     assert compare(fixed_pair, "run-a", "run-b").verdict.n == 3
 
 
-def test_runs_scored_with_different_golden_files_are_computed_afresh_and_it_is_said(fixed_pair: Workspace) -> None:
+def test_runs_scored_with_different_golden_files_are_recomputed_with_a_warning(fixed_pair: Workspace) -> None:
     kbeval.store_scored(fixed_pair.score("run-a"), db=fixed_pair.db)
     entries = json.loads(fixed_pair.golden.read_text())
     fixed_pair.golden.write_text(json.dumps([*entries, {"id": "more", "query": "?"}]))

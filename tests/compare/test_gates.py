@@ -30,7 +30,7 @@ def two_runs(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace
     return workspace
 
 
-def test_what_improves_neither_way_cannot_drop(
+def test_a_metric_without_a_better_direction_cannot_drop(
     two_runs: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -53,7 +53,7 @@ def gate(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str,
     return code, out, err
 
 
-# Gates that pass and gates that fail, each with what is said of it; those of one call are judged together.
+# Gates that pass and gates that fail, each with its message; those of one call are checked together.
 JUDGED: list[tuple[list[str], bool, list[tuple[str, str]]]] = [
     (
         [],
@@ -308,7 +308,7 @@ def graded(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
         ("thirds", ["--min", "hit@1=0.6666"], 0, "hit_at_k.1 is 0.6667"),
         ("thirds", ["--max", "hit@1=0.6667"], 0, "hit_at_k.1 is 0.666667"),
         ("thirds", ["--min", "hit@1=0.66666667"], 1, "hit_at_k.1 is 0.6666666667; wanted: at least 0.66666667"),
-        # A third is not a decimal; the limit that is nearest to it is it.
+        # A third is not a decimal; the closest limit counts as equal.
         ("third", ["--min", "mrr=0.3333333333333333", "--max", "mrr=0.3333333333333333"], 0, "2 gates passed"),
         ("third", ["--max", "mrr=0.3333"], 1, "mrr is 0.333333; wanted: at most 0.3333"),
         ("three_tenths", ["--min", "mrr=0.3", "--max", "mrr=0.3"], 0, "2 gates passed"),
@@ -319,7 +319,7 @@ def graded(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
         ("third", ["--baseline", "three_tenths", "--max-drop", "mrr=0"], 0, "mrr went from 0.3 to 0.3333"),
     ],
 )
-def test_a_limit_is_held_against_the_exact_value(
+def test_a_limit_is_compared_with_the_exact_value(
     graded: Workspace,
     capsys: pytest.CaptureFixture[str],
     run_id: str,

@@ -1,4 +1,4 @@
-"""Intervals: against published ones, and how often they hold the truth."""
+"""Intervals: against published ones, and how often they contain the truth."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_students_quantiles_are_those_of_the_tables(freedom: float, wanted: floa
     assert student(freedom) == pytest.approx(wanted, rel=2e-5)
 
 
-def test_where_everything_changed_and_no_tail_is_longer_it_is_students_interval() -> None:
+def test_if_everything_changed_and_tails_are_equal_it_is_students_interval() -> None:
     above = np.random.default_rng(3).integers(1, 900, 6)
     deltas = 500 + np.concatenate([above, -above])
     half = student(11.0) * deltas.std(ddof=1) / math.sqrt(12)
@@ -85,7 +85,7 @@ def test_groups_of_one_size_that_move_as_one_are_as_many_queries() -> None:
         ([40, 1, 0], [40, 1, 1], True),  # one group outweighs all others
     ],
 )
-def test_there_is_none_where_nothing_can_be_known(sums: list[int], sizes: list[int], is_binary: bool) -> None:
+def test_there_is_no_interval_if_nothing_can_be_known(sums: list[int], sizes: list[int], is_binary: bool) -> None:
     assert interval(np.array(sums), np.array(sizes), largest=1000.0, is_binary=is_binary) is None
 
 
@@ -178,8 +178,8 @@ def test_intervals_of_differences_with_a_long_tail_on_one_side_cover(name: str, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", NS)
-def test_what_few_queries_cannot_show_costs_some_coverage(n: int) -> None:
-    """A tail of which most samples hold nothing: no method can know of it."""
+def test_rare_long_tails_cost_some_coverage_with_few_queries(n: int) -> None:
+    """A tail that most samples do not contain: no method can detect it."""
     covered, _ = drawn_coverage(*EXTREME, n, trials=LONG_TAIL_TRIALS)
     assert (0.88 if n < 20 else LEAST) - margin(LONG_TAIL_TRIALS) <= covered <= MOST + margin(LONG_TAIL_TRIALS)
 

@@ -10,7 +10,7 @@ from tests.support.examples import sized
 
 
 @pytest.mark.parametrize(("right", "count"), [(0, 5), (5, 5), (20, 22), (1, 30), (50, 100), (998, 1000)])
-def test_of_right_and_wrong_it_is_wilsons(right: int, count: int) -> None:
+def test_for_binary_values_it_is_wilsons_interval(right: int, count: int) -> None:
     from scipy.stats import binomtest
 
     expected = binomtest(right, count).proportion_ci(method="wilson")
@@ -18,7 +18,7 @@ def test_of_right_and_wrong_it_is_wilsons(right: int, count: int) -> None:
     assert found == pytest.approx((expected.low, expected.high), abs=6e-5)
 
 
-def test_nothing_is_said_about_too_few_or_about_what_is_not_a_share() -> None:
+def test_too_few_values_and_values_that_are_not_shares_have_no_interval() -> None:
     assert mean_interval(np.array([])) is None
     assert mean_interval(np.array([1.0])) is None
     assert mean_interval(np.array([1.0, 2.0])) is None

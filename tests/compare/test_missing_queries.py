@@ -60,7 +60,7 @@ def test_each_slice_is_tested_over_its_missing_queries(half: Workspace) -> None:
     assert {name: part.significance["hit_at_k.5"].n for name, part in report.slices.items()} == {"c0": 21, "c1": 21}
 
 
-def test_missing_queries_that_are_left_out_are_not_tested_and_it_is_said(half: Workspace) -> None:
+def test_missing_queries_that_are_left_out_are_not_tested_with_a_warning(half: Workspace) -> None:
     options = CompareOptions(only=("hit@5", "mrr"))
     report = kbeval.compare_runs("a", "b", db=half.db, golden=half.golden, options=options)
     assert report.whole.significance["hit_at_k.5"].n == 20

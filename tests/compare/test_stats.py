@@ -43,7 +43,7 @@ def test_many_differences_are_flipped_at_random_to_the_same_effect() -> None:
     assert drawn == pytest.approx(by_hand, abs=0.01)
 
 
-def test_many_distinct_differences_take_the_other_road_to_the_same_place() -> None:
+def test_many_distinct_differences_give_the_same_p_by_the_other_method() -> None:
     deltas = np.random.default_rng(4).normal(0.08, 1.0, size=900)
     found = assess({"m": pairs(deltas.tolist())})["m"]
     error = deltas.std(ddof=1) / math.sqrt(900)
@@ -174,7 +174,7 @@ def test_a_groups_differences_are_flipped_together(groups: list[list[float]]) ->
 def test_mcnemar_is_for_queries_that_are_not_grouped() -> None:
     ones = [[1.0] * 5] * 3
     found = assess({"hit": in_groups(ones)})["hit"]
-    # Fifteen queries would be past doubt; three groups are not.
+    # Fifteen queries would be significant; three groups are not.
     assert (found.test, found.p, found.holds, found.needed) == ("sign-flip", 0.25, False, 6)
     alone = assess({"hit": in_groups([[1.0]] * 15)})["hit"]
     assert (alone.test, alone.holds, alone.clusters) == ("mcnemar", True, 15)
@@ -200,7 +200,7 @@ def test_groups_of_equal_queries_are_told_as_much_as_that_many_queries() -> None
     assert (grouped.n, grouped.clusters, grouped.changed, grouped.clusters_changed) == (300, 60, 150, 30)
 
 
-def test_few_clusters_are_said_to_be_rough() -> None:
+def test_few_clusters_are_marked_as_rough() -> None:
     assert [assess({"m": in_groups([[0.5, 0.25]] * n)})["m"].to_dict()["rough"] for n in (9, 10)] == [True, False]
 
 
@@ -221,7 +221,7 @@ def false_verdicts(trials: int, *, told: bool) -> float:
 def test_groups_that_move_together_by_chance_get_no_verdict_at_the_promised_rate() -> None:
     trials = sized(150, 400)
     assert false_verdicts(trials, told=True) <= 0.05 + 2 * math.sqrt(0.05 * 0.95 / trials)
-    # Taken for a hundred queries they are found to differ in about half of all comparisons.
+    # Treated as a hundred queries, they would differ in about half of all comparisons.
     assert false_verdicts(trials, told=False) > 0.3
 
 
@@ -255,7 +255,7 @@ def test_runs_that_differ_by_chance_alone_get_no_verdict_at_the_promised_rate() 
         p_values.append(found["mrr"].p)
     # At most 5 % of the comparisons may claim anything, however many metrics they look at …
     assert sum(answer != NO_DIFFERENCE for answer in verdicts) / trials <= 0.05 + (0 if trials >= 500 else margin)
-    # … and one test alone claims it in about 5 %: it is not merely deaf.
+    # … and a single test claims a difference in about 5 %: it is not merely insensitive.
     assert abs(np.mean(np.array(p_values) <= 0.05) - 0.05) <= margin
 
 
@@ -274,7 +274,7 @@ def test_lower_is_better_where_the_metric_says_so() -> None:
     assert verdict(assess({"empty_result_rate": errors}), "mrr").answer == "better"
 
 
-def test_what_improves_neither_way_is_tested_and_decides_and_costs_nothing() -> None:
+def test_a_metric_without_a_better_direction_is_tested_but_does_not_affect_the_others() -> None:
     source = np.random.default_rng(8)
     up = Pairs(np.zeros(40), np.array([1.0] * 6 + [0.0] * 34))
     alone = assess({"mrr": up})["mrr"]
@@ -322,7 +322,7 @@ def test_numbers_that_differ_in_one_query_are_two() -> None:
 
 
 def seen(n: int, changed: int, *, graded: bool) -> Pairs:
-    """A pair of runs in which so many queries changed, half of them for the better."""
+    """A pair of runs in which this many queries changed, half of them for the better."""
     signs = np.where(np.arange(changed) % 2, 1.0, -1.0)
     if not graded:
         a, b = np.zeros(n), np.zeros(n)
@@ -374,7 +374,7 @@ def test_a_difference_of_the_size_called_detectable_holds_in_80_of_100_trials(n:
 @pytest.mark.slow
 @pytest.mark.parametrize("graded", [False, True], ids=["binary", "graded"])
 @pytest.mark.parametrize(("n", "changed"), [(50, 30), (1000, 60), (1000, 500)])
-def test_so_it_does_at_the_level_that_many_numbers_ask_for(n: int, changed: int, graded: bool) -> None:
+def test_it_also_holds_at_the_level_for_many_numbers(n: int, changed: int, graded: bool) -> None:
     assert share_that_holds(seen(n, changed, graded=graded), others=7) == pytest.approx(0.8, abs=OFF)
 
 
@@ -384,7 +384,7 @@ def test_a_difference_of_the_size_called_detectable_is_mostly_detected(graded: b
 
 
 @pytest.mark.parametrize(("graded", "needed"), [(False, 5), (True, 6)])
-def test_where_too_few_queries_changed_it_is_said_how_many_must(graded: bool, needed: int) -> None:
+def test_if_too_few_queries_changed_the_needed_number_is_reported(graded: bool, needed: int) -> None:
     few = assess({"m": seen(44, needed - 1, graded=graded)})["m"]
     assert (few.changed, few.needed, few.detectable) == (needed - 1, needed, None)
     # So many, all in one direction, do hold, and one fewer do not.
@@ -394,7 +394,7 @@ def test_where_too_few_queries_changed_it_is_said_how_many_must(graded: bool, ne
         assert assess({"m": Pairs(low, high)})["m"].holds is (changed == needed)
     enough = assess({"m": seen(44, needed, graded=graded)})["m"]
     assert enough.detectable is not None
-    # At a rate that brings so many changes on average, half of the trials have fewer.
+    # At a rate that gives this many changes on average, half of the trials have fewer.
     assert enough.detectable > needed / 44 * np.abs(one_way.b - one_way.a)[:needed].mean()
 
 
@@ -419,7 +419,7 @@ def test_a_level_that_so_few_flips_cannot_reach_needs_more_than_any_change() -> 
     assert (found.needed, found.detectable, found.holds) == (None, None, False)
 
 
-def test_what_would_have_been_found_is_known_at_once() -> None:
+def test_the_detectable_difference_is_computed_fast() -> None:
     found = assess(answers(np.random.default_rng(1), 10_000), resamples=500)
     started = time.process_time()
     assert all(one.detectable for one in found.values())
@@ -431,7 +431,7 @@ def test_better_here_and_worse_there_is_mixed() -> None:
     assert verdict(assess({"mrr": up, "recall": down}), "mrr").answer == "mixed"
 
 
-def test_too_few_queries_can_show_nothing_and_it_is_said() -> None:
+def test_too_few_queries_can_show_nothing_and_this_is_reported() -> None:
     said = verdict(assess({"hit": Pairs(np.zeros(3), np.ones(3))}), "hit")
     assert (said.answer, said.detectable) == (NO_DIFFERENCE, None)
 
@@ -452,7 +452,7 @@ def test_differences_as_small_as_float_noise_are_none(size: float) -> None:
     assert assess({"m": pairs([size] * 20)})["m"].p == 1.0
 
 
-def test_differences_too_large_for_decimals_are_still_told() -> None:
+def test_differences_too_large_for_decimals_are_still_reported() -> None:
     assert assess({"m": Pairs(np.full(9, 9e14), np.full(9, -9e14))})["m"].mean_delta == -1.8e15
 
 

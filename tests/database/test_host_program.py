@@ -1,7 +1,7 @@
-"""A program that has the database open itself, and calls the Python API: its locks and its data stay.
+"""A program that has the database open itself and calls the Python API keeps its locks and its data.
 
-Closing any descriptor of a file drops all POSIX locks that the process holds on it. So whatever kbeval does in the
-process of the host must not open the database at all.
+Closing any descriptor of a file drops all POSIX locks that the process holds on it. Therefore kbeval must never open
+the database in the process of the host.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def filled(tmp_path: Path) -> Workspace:
 
 
 def as_host(code: str, workspace: Workspace) -> list[str]:
-    """What a program of its own prints."""
+    """The output of a separate program."""
     whole = textwrap.dedent(USE_KBEVAL) + textwrap.dedent(code)
     arguments = [str(workspace.db), str(workspace.golden), textwrap.dedent(OTHER)]
     found = subprocess.run([sys.executable, "-c", whole, *arguments], capture_output=True, text=True, check=False)

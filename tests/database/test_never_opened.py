@@ -12,7 +12,7 @@ import pytest
 from tests.support.archives import fill
 from tests.support.workspace import Workspace
 
-# Python's own opening is told by an audit hook; that of libraries shows among the open files.
+# An audit hook reports files that Python opens; those that libraries open appear among the open files.
 GUARD = """
     import os, sys
     database = os.path.realpath(sys.argv[1])

@@ -1,4 +1,4 @@
-"""The process that opens databases: it never outlives its use, and whatever ends it leaves the database whole."""
+"""The process that opens databases: it never outlives its use, and however it ends, the database stays intact."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def one_run(workspace: Workspace) -> Workspace:
 
 @pytest.fixture
 def _none_kept() -> Iterator[None]:
-    """As in a program that only calls the API."""
+    """The situation of a program that only calls the API."""
     SPARE.end()
     yield
     SPARE.prepare()
@@ -166,6 +166,22 @@ def test_a_process_that_is_killed_is_an_error_of_one_line(one_run: Workspace) ->
     assert one_run.aggregate()["mrr"] == 1.0
 
 
+def test_a_file_that_another_program_cuts_while_it_is_read_is_an_error_of_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE t (text)")
+        connection.executemany("INSERT INTO t VALUES (?)", [("x" * 100_000,)] * 300)
+    with duckdb.connect() as engine, Database(path) as database:
+        database.open()
+        engine.register("t", database.relation("SELECT text FROM t", [("text", "text")], 1))
+        os.truncate(path, 1_000_000)
+        with pytest.raises(duckdb.Error) as caught:
+            engine.execute("SELECT SUM(LENGTH(text)) FROM t").fetchall()
+        message = str(failure_behind(caught.value))
+    assert "the file was shortened" in message or "malformed" in message
+    assert "\n" not in message
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["DELETE", "WAL"])
 def test_killing_it_at_any_moment_leaves_all_or_nothing(
@@ -236,7 +252,7 @@ def test_it_ends_with_the_program_that_started_it(one_run: Workspace, statement:
         assert one_run.stored() == ""
 
 
-def test_it_stops_waiting_for_a_lock_when_nobody_waits_for_it(one_run: Workspace) -> None:
+def test_it_stops_waiting_for_a_lock_when_its_caller_is_gone(one_run: Workspace) -> None:
     code = """
         import os, signal, sys, threading
         from pathlib import Path
@@ -298,7 +314,7 @@ def test_ctrl_c_at_any_moment_ends_both(one_run: Workspace) -> None:
 
 @pytest.mark.usefixtures("_none_kept")
 def test_a_program_that_forks(one_run: Workspace) -> None:
-    """What the child has is its own: it can start anew, and its parent goes on as if nothing was."""
+    """The child has its own process: it can start a new one, and its parent is not affected."""
     with Database(one_run.db) as database:
         database.open()
         child = os.fork()
@@ -380,14 +396,14 @@ def test_a_program_that_is_not_python_says_what_is_missing(one_run: Workspace, m
         monkeypatch.setattr(sys, "executable", executable)
         with pytest.raises(DatabaseError, match="no Python interpreter found"):
             one_run.score()
-    monkeypatch.setattr(sys, "executable", python_that_is_none(one_run.db.parent))
+    monkeypatch.setattr(sys, "executable", not_really_python(one_run.db.parent))
     with pytest.raises(DatabaseError, match="is a different Python"):
         one_run.score()
     monkeypatch.undo()
     SPARE.prepare()
 
 
-def python_that_is_none(folder: Path) -> str:
+def not_really_python(folder: Path) -> str:
     """A program that is called python and ends at once."""
     path = folder / "python3"
     path.write_text("#!/bin/sh\nexit 3\n")

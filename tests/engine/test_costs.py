@@ -1,6 +1,6 @@
-"""What fixed pieces of work cost, counted and not timed: statements that DuckDB plans, and passes over the stored rows.
+"""The cost of fixed tasks, counted rather than timed: statements that DuckDB plans, and passes over the stored rows.
 
-On small databases nearly all of the time is planning, and on large ones reading. If one of these numbers has to grow,
+Small databases spend nearly all of their time on planning, large ones on reading. If one of these numbers has to grow,
 there should be a reason; if it shrinks, lower it here.
 """
 
@@ -71,7 +71,7 @@ def score_all(db: Path, golden: Path) -> None:
 def check(costs: Costs, statements: int, passes: int) -> None:
     assert costs.passes <= passes, "\n".join(costs.seen)
     assert costs.statements <= statements, "\n".join(costs.seen)
-    # So that the numbers below stay close to what is true.
+    # So that the numbers below stay close to the actual ones.
     assert costs.statements > statements * 0.85, f"only {costs.statements} statements: lower the limit"
 
 
@@ -80,14 +80,14 @@ def test_one_run_matched_by_ids(tmp_path: Path, costs: Costs) -> None:
     workspace.add_golden({"id": "q1", "expected_chunk_ids": ["c1"], "expected_doc_ids": ["d1"]})
     workspace.add_run("run", {"q1": {"hits_top_k": hits("c1", "c2"), "answer": {"answer": "x", "grounded": True}}})
     score_all(workspace.db, workspace.golden)
-    check(costs, statements=110, passes=1)
+    check(costs, statements=104, passes=1)
 
 
 def test_runs_of_two_chunkers_matched_by_spans(own_demo: Path, costs: Costs) -> None:
     db, golden = own_demo / "kb.db", own_demo / "golden.yaml"
     kbeval.score_runs(db, golden, None, ScoreOptions(cache="off"), to_store=True)
     # Once to read the rows, and once more to see where their hits are.
-    check(costs, statements=165, passes=2)
+    check(costs, statements=163, passes=2)
 
 
 def test_nothing_changed(own_demo: Path, costs: Costs) -> None:

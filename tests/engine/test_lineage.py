@@ -52,7 +52,7 @@ def test_definitions_and_queries_inside_a_condition_are_followed(session: Sessio
     assert made_from(session, sql, "renamed") == {"a": {"id", "x"}, "c": {"id"}}
 
 
-def test_of_branches_that_are_added_up_those_with_zeros_add_nothing(session: Session) -> None:
+def test_branches_of_zeros_add_nothing_to_a_sum(session: Session) -> None:
     branches = "SELECT id, 1 AS p, 0 AS q FROM a UNION ALL SELECT id, 0, z FROM b UNION ALL SELECT id, 0, 0 FROM c"
     summed = f"SELECT id, MAX(p) AS p, SUM(q) AS q FROM ({branches}) AS u GROUP BY id"
     assert list(made_from(session, summed, "p")) == ["a"]

@@ -54,14 +54,14 @@ def test_ids_that_nothing_knows_are_counted_with_examples(healthy: Workspace) ->
     assert (found["unknown-docs"].count, found["unknown-docs"].examples) == (1, ("d9",))
 
 
-def test_where_most_ids_are_unknown_another_chunker_is_suspected(healthy: Workspace) -> None:
+def test_if_most_ids_are_unknown_another_chunker_is_suspected(healthy: Workspace) -> None:
     healthy.add_golden({"id": "q", "expected_chunk_ids": ["x1", "x2", "x3", "x4"]})
     found = findings(healthy)["unknown-chunks"]
     assert (found.count, found.examples) == (4, ("x1", "x2", "x3"))
     assert "another chunker version than md@1" in found.advice
 
 
-def test_ids_that_only_older_runs_know_are_told_apart(healthy: Workspace) -> None:
+def test_ids_known_only_to_older_runs_are_listed_separately(healthy: Workspace) -> None:
     healthy.add_golden({"id": "q", "expected_chunk_ids": ["old"]})
     healthy.add_run("older", {"q": {"hits_top_k": hits("old")}}, chunker="md@0")
     found = findings(healthy)
@@ -116,7 +116,7 @@ def test_runs_made_with_another_chunker_than_the_labels_are_a_note(healthy: Work
     assert found.is_note
 
 
-def test_where_ids_alone_are_to_decide_they_fail_the_check(
+def test_with_exact_matching_foreign_runs_fail_the_check(
     healthy: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     healthy.add_run("new", {"q": {"hits_top_k": hits("n1")}}, chunker="md@2")
@@ -188,14 +188,14 @@ def test_comparing_names_them_too(by_line: Workspace, capsys: pytest.CaptureFixt
     assert "run other: 1 query labelled by byte" in capsys.readouterr().err
 
 
-def test_a_kind_of_position_that_known_chunks_use_is_no_mismatch(by_line: Workspace) -> None:
+def test_a_kind_of_position_that_known_chunks_use_is_not_a_mismatch(by_line: Workspace) -> None:
     by_line.add_chunk("c9", "d1", [{"kind": "byte", "start": 0, "end": 5}])
-    # A hit of that document by another kind is one all the same.
+    # A hit of that document by another kind still counts as one.
     by_line.execute("UPDATE eval_query_results SET result_json = '{\"hits_top_k\": []}' WHERE query_id = 'bytes'")
     assert "axis-mismatch" not in findings(by_line)
 
 
-def test_another_page_is_no_other_kind_of_position(by_line: Workspace) -> None:
+def test_another_page_is_not_another_kind_of_position(by_line: Workspace) -> None:
     by_line.add_golden({"id": "q", "expected_spans": [{"path": "d1.md", "kind": "page", "page": 7}]})
     by_line.execute("DELETE FROM eval_query_results")
     hit = {"rank": 1, "chunk_id": "c", "doc_id": "d1", "source_spans": [{"kind": "page", "page": 3}]}
@@ -209,7 +209,7 @@ def test_a_query_with_one_label_that_hits_cannot_be_held_against_is_a_mismatch(b
     assert "2 queries labelled by byte" in findings(by_line)["axis-mismatch"].examples[0]
 
 
-def test_with_labels_by_span_two_chunkers_are_no_finding(by_line: Workspace) -> None:
+def test_with_labels_by_span_two_chunkers_are_not_a_finding(by_line: Workspace) -> None:
     by_line.add_golden({"id": "q", "expected_spans": [{"path": "d1.md", **line(1, 4)}]})
     by_line.execute_script("DELETE FROM eval_query_results; DELETE FROM eval_runs")
     for version, end in (("md@1", 4), ("md@2", 9)):
@@ -245,14 +245,14 @@ def test_a_run_in_which_nothing_looks_like_hits_is_named(healthy: Workspace) -> 
     assert "run bare: no row has 'hits_top_k'" in warnings(healthy)
 
 
-def test_where_no_label_is_about_hits_none_are_missed(healthy: Workspace) -> None:
+def test_without_labels_about_hits_rows_without_hits_are_not_a_finding(healthy: Workspace) -> None:
     healthy.add_golden({"id": "q", "must_contain": ["text"]})
     healthy.execute("DELETE FROM eval_query_results")
     healthy.add_run("answers", {"q": {"answer": {"answer": "text"}}})
     assert "rows-without-hits" not in findings(healthy)
 
 
-def test_a_run_that_retrieved_nothing_and_says_so_is_no_finding(healthy: Workspace) -> None:
+def test_a_run_that_retrieved_nothing_and_says_so_is_not_a_finding(healthy: Workspace) -> None:
     rows: list[dict[str, Any]] = [{"hits_top_k": []}, {"hits_top_k": None}, {"hits_top_k": [], "sources": ["a.md"]}]
     for number, row in enumerate(rows):
         healthy.add_run(f"nothing{number}", {"q": row})
@@ -348,7 +348,7 @@ def test_a_chunker_that_had_to_be_guessed_is_named(healthy: Workspace) -> None:
     assert "run told: its configuration" not in said
 
 
-def test_where_there_is_one_chunker_none_need_be_named(healthy: Workspace) -> None:
+def test_a_single_chunker_need_not_be_named(healthy: Workspace) -> None:
     healthy.execute("UPDATE eval_runs SET config_snapshot_json = '{}'")
     assert findings(healthy) == {}
 
@@ -519,7 +519,7 @@ def test_a_repeated_row_keeps_its_own_run_from_being_scored_and_no_other(
     assert kbeval(["score", "run", "other"]) == 0
 
 
-def test_nothing_of_the_healthy_runs_is_multiplied(healthy: Workspace) -> None:
+def test_rows_of_healthy_runs_are_not_multiplied(healthy: Workspace) -> None:
     # Labels by span, so that rows are read a second time and brought together by run and query.
     healthy.add_golden({"id": "q", "expected_spans": [{"path": "d1.md", **line(1, 9)}]})
     ranking = [{**hit, "source_spans": [line(5 * hit["rank"], 9)]} for hit in hits(None, "c")]

@@ -82,7 +82,7 @@ def test_a_miss_by_ids_step_by_step(demo: tuple[Path, Path]) -> None:
     # That they have no rows is the answer.
     assert rows(found, "id_matches") == rows(found, "chunk_matches") == []
     assert step(found, "chunk_matches").file == "sql/matching/chunk_matches@ids.sql"
-    assert "where chunk ids decide everywhere" in step(found, "chunk_matches").what
+    assert "if chunk ids decide everywhere" in step(found, "chunk_matches").what
     assert [(row["rank"], row["is_expected_chunk"]) for row in rows(found, "per_expected_hit")] == [(1, False)]
     assert [(part.with_values, part.holds) for part in found.condition] == [("1 > 0", True), ("true", True)]
     assert found.filled == ("MAX(CASE WHEN false AND 1 <= 5 THEN 1 ELSE 0 END)",)
@@ -122,7 +122,7 @@ def test_a_metric_rests_on_what_it_names_and_on_nothing_else(demo: tuple[Path, P
         "per_query",
     }
     found = of_demo(demo, run, "grounded", "g014")
-    # A golden query: its answer was held against one rule, which it broke.
+    # A golden query: its answer was checked against one rule, which it broke.
     assert rows(found, "rule_checks") == [{"needle": "three, five and seven", "must_contain": True, "is_kept": False}]
     assert not {"hits", "citations", "expected_hits", "chunks"} & set(names(found))
     found = of_demo(demo, run, "recall@3", "g014")

@@ -1,4 +1,4 @@
-"""Questions in SQL: they are answered, they read only what they name, and they can change nothing."""
+"""Questions in SQL: they are answered, read only what they name, and cannot change anything."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_question_about_hits_reads_no_label(explorer: Explorer) -> None:
 
 
 def test_a_question_about_places_gets_them_though_ids_decide(two_runs: Workspace) -> None:
-    """The golden file or an earlier question does not change where hits stand."""
+    """Neither the golden file nor an earlier question changes the positions of hits."""
     two_runs.add_chunk("c1", "d1", [{"kind": "line", "start": 3, "end": 9}])
     two_runs.add_chunk("c2", "d1", [{"kind": "line", "start": 10, "end": 12}])
     placed = "SELECT COUNT(*) FROM hit_places WHERE spans_text LIKE '%9%'"
@@ -120,7 +120,7 @@ def test_show_tables_has_what_people_ask_about(explorer: Explorer) -> None:
     assert shown.items() > {"runs": "stored", "queries": "labels", "scores": "totals", "aggregates": "views"}.items()
     assert not {"parsed", "id_matches", "span_pieces", "step_pairs"} & shown.keys()
     assert 18 <= len(shown) <= 30
-    # What is not shown can be asked about all the same.
+    # Tables that are not listed can be queried, too.
     assert explorer.query("DESCRIBE id_matches").rows()[0][0] == "result_no"
 
 
@@ -145,7 +145,7 @@ def test_an_answer_comes_in_batches(explorer: Explorer) -> None:
     assert explorer.query("SELECT 1").rows() == [(1,)]
 
 
-def test_columns_of_one_name_are_told_apart() -> None:
+def test_columns_of_the_same_name_are_distinguished() -> None:
     assert unique(["n", "N", "n_1", "n"]) == ("n", "N_1", "n_1_1", "n_2")
 
 
@@ -238,7 +238,7 @@ def test_what_is_not_for_asking_is_not_listed() -> None:
         ("PIVOT runs ON suite USING COUNT(*)", "PIVOT needs a list of the columns"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_answered_is_said_in_one_line(explorer: Explorer, sql: str, message: str) -> None:
+def test_a_query_that_fails_is_a_one_line_error(explorer: Explorer, sql: str, message: str) -> None:
     with pytest.raises(UsageError, match=message) as caught:
         explorer.query(sql).rows()
     assert "\n" not in str(caught.value)
@@ -349,7 +349,7 @@ FORBIDDEN = [
 ]  # fmt: skip
 
 
-# A file may stand wherever a question may.
+# A file name may appear wherever a query may.
 FORBIDDEN += [
     outer.replace("…", inner)
     for inner in ("FROM 'secret.csv'", "SELECT 1 FROM read_text('secret.csv')")
@@ -388,7 +388,7 @@ FORBIDDEN += ["SELECT 'secret.csv'.read_text()", "SELECT main.getenv('HOME')", '
 
 
 @pytest.mark.parametrize("sql", FORBIDDEN)
-def test_what_does_more_than_ask_is_refused(sql: str) -> None:
+def test_statements_that_do_more_than_query_are_rejected(sql: str) -> None:
     """By the check alone: the engine here may do everything, so nothing but the check stops it."""
     with duckdb.connect(":memory:") as connection:
         connection.execute("CREATE TABLE runs (run_id VARCHAR, suite VARCHAR)")
@@ -400,7 +400,7 @@ def test_what_does_more_than_ask_is_refused(sql: str) -> None:
         assert "syntax error" not in str(caught.value)
 
 
-def test_nothing_that_is_refused_leaves_a_trace(explorer: Explorer, two_runs: Workspace, tmp_path: Path) -> None:
+def test_rejected_input_leaves_no_trace(explorer: Explorer, two_runs: Workspace, tmp_path: Path) -> None:
     explorer.make("runs", "hits")
     before = hashlib.sha256(two_runs.db.read_bytes()).hexdigest()
     files = sorted(tmp_path.iterdir())
@@ -458,7 +458,7 @@ HARMLESS = {
 
 
 def test_every_function_that_may_reach_outside_was_looked_at() -> None:
-    """A new version of the engine may bring one that nobody here has heard of."""
+    """A new version of the engine may have one that is not known here."""
     with duckdb.connect(":memory:") as connection:
         names = connection.execute(
             "SELECT DISTINCT lower(function_name) FROM duckdb_functions()"
@@ -477,7 +477,7 @@ def test_every_function_that_may_reach_outside_was_looked_at() -> None:
 # --- stopping, and databases that change ---------------------------------------------------------------
 
 
-def test_what_was_half_read_is_read_again(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_was_read_in_part_is_read_again(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stored table streams once: were it not dropped, the next answer would lack rows."""
     broken = {"left": 1}
 
@@ -519,7 +519,7 @@ def test_a_running_query_can_be_stopped(explorer: Explorer) -> None:
     assert explorer.query("SELECT 1").rows() == [(1,)]
 
 
-def test_by_spans_if_asked(two_runs: Workspace) -> None:
+def test_matching_by_spans_on_request(two_runs: Workspace) -> None:
     with open_explorer(two_runs.db, two_runs.golden, ScoreOptions(match="span")) as explorer:
         explorer.make("scores")
         assert explorer.session.rows("SELECT match FROM settings") == [("span",)]

@@ -39,7 +39,7 @@ def a_run(
 
 
 def days(*values: float | None, **more: Any) -> list[Run]:
-    """A run a day with these values of mrr; None: not scored."""
+    """One run per day with these values of mrr; None: not scored."""
     return [
         a_run(f"r{day}", None if value is None else {"mrr": value}, created_at=f"2026-03-{day:02}", **more)
         for day, value in enumerate(values, start=1)
@@ -65,7 +65,7 @@ def test_a_change_is_the_exact_difference_to_the_run_before() -> None:
     assert [point.values["mrr"].better for point in found.series[0].points] == [None, True, None, False]
 
 
-def test_a_run_without_a_value_is_stepped_over_and_said() -> None:
+def test_a_run_without_a_value_is_skipped_and_reported() -> None:
     found = history(days(0.5, None, 0.75))
     assert [point.run_id for point in found.series[0].points] == ["r1", "r2", "r3"]
     assert found.series[0].values("mrr") == [0.5, None, 0.75]
@@ -75,7 +75,7 @@ def test_a_run_without_a_value_is_stepped_over_and_said() -> None:
     assert note == "1 run without numbers has not been scored yet (r2): run 'kbeval score --all'"
 
 
-def test_where_lower_is_better_a_drop_is() -> None:
+def test_if_lower_is_better_a_drop_is_an_improvement() -> None:
     runs = [
         a_run("a", {"empty_result_rate": 0.2, "total_queries": 10, "failed_queries": 3, "mine": 1.0}),
         a_run("b", {"empty_result_rate": 0.1, "total_queries": 12, "failed_queries": 4, "mine": 2.0}),
@@ -135,7 +135,7 @@ def test_numbers_are_named_as_elsewhere(written: str, name: str) -> None:
         ("", "there is no metric"),
     ],
 )
-def test_a_number_that_there_is_not_is_refused(written: str, message: str) -> None:
+def test_an_unknown_number_is_refused(written: str, message: str) -> None:
     stored = {"mrr": 0.5, "mine": 1.0, "parts": {"x": 1, "y": 2}, "words": "text", "abstention": {"k": 10}}
     with pytest.raises(UsageError, match=r".") as refusal:
         history([a_run("a", stored)], written)
@@ -149,7 +149,7 @@ def test_each_number_is_shown_once_and_one_is_needed() -> None:
         history_of(days(0.5), (), HistoryOptions())
 
 
-def test_what_is_no_ordinary_number_is_no_value() -> None:
+def test_values_that_are_not_ordinary_numbers_are_missing() -> None:
     odd: list[Any] = [True, "0.5", [1], 1e300, -1e15, 10**30]
     runs = [a_run(f"r{place}", {"mine": value}) for place, value in enumerate([0.5, *odd, 0.75])]
     runs.append(a_run("r9", '{"mine": NaN}'))
@@ -160,7 +160,7 @@ def test_what_is_no_ordinary_number_is_no_value() -> None:
     assert changes(found, "mine")[7] == 0.25
 
 
-def test_a_number_that_was_scored_on_no_query_is_no_value() -> None:
+def test_a_number_scored_on_no_query_has_no_value() -> None:
     ledger = {"metrics": {"mrr": {"scored": 0, "not_applicable": 9}}}
     found = history([a_run("a", {"mrr": 0.5}), a_run("b", {"mrr": 0.0, "ledger": ledger})])
     assert found.series[0].values("mrr") == [0.5, None]
@@ -173,7 +173,7 @@ def test_a_whole_number_among_decimals_is_a_decimal() -> None:
     assert [type(value) for value in values] == [int]
 
 
-def test_a_metric_without_any_value_is_said() -> None:
+def test_a_metric_without_any_value_is_reported() -> None:
     assert history(days(0.5), "latency_ms.p95").notes == ["latency_ms.p95 has no value in any of these runs"]
 
 
@@ -219,7 +219,7 @@ def test_the_last_runs_are_the_last_of_each_series() -> None:
     runs = [*days(0.1, 0.2, 0.3), *(a_run(run.run_id + "w", {"mrr": 0.9}, suite="weekly") for run in days(1, 1))]
     found = history(runs, last=2)
     assert [[point.run_id for point in series.points] for series in found.series] == [["r2", "r3"], ["r1w", "r2w"]]
-    # The first one shown has nothing to be held against.
+    # The first one shown has nothing to be compared with.
     assert found.series[0].points[0].values["mrr"].change is None
 
 
@@ -285,7 +285,7 @@ def test_a_change_of_the_configuration_is_seen_once_and_secrets_are_not() -> Non
     assert "sk-" not in json.dumps(history(runs).to_dict())
 
 
-def test_many_changed_keys_are_a_short_list_for_eyes_and_all_for_programs() -> None:
+def test_many_changed_keys_are_a_short_list_for_people_and_complete_for_programs() -> None:
     runs = [a_run("a", {"mrr": 0.1}), a_run("b", {"mrr": 0.1}, config=dict.fromkeys("uvwxyz", "v" * 50))]
     found = history(runs)
     _, rows = history_table(found)
@@ -308,7 +308,7 @@ def test_many_changed_keys_are_a_short_list_for_eyes_and_all_for_programs() -> N
         ({"golden": None}, []),
     ],
 )
-def test_numbers_that_do_not_compare_are_marked_and_not_judged(provenance: dict[str, Any], says: list[str]) -> None:
+def test_numbers_that_are_not_comparable_are_marked_and_not_judged(provenance: dict[str, Any], says: list[str]) -> None:
     found = history(
         [a_run("a", {"mrr": 0.1}), a_run("b", {"mrr": 0.3}, **provenance), a_run("c", {"mrr": 0.3}, **provenance)]
     )
@@ -321,7 +321,7 @@ def test_numbers_that_do_not_compare_are_marked_and_not_judged(provenance: dict[
     assert any("not comparable" in note for note in found.notes) is bool(says)
 
 
-def test_what_nobody_wrote_down_breaks_nothing() -> None:
+def test_missing_provenance_is_not_a_break() -> None:
     bare = a_run("b", json.dumps({"mrr": 0.3}))
     found = history([a_run("a", {"mrr": 0.1}), bare, a_run("c", {"mrr": 0.3}, golden="g2")])
     assert [list(point.breaks) for point in found.series[0].points] == [[], [], []]
@@ -339,7 +339,7 @@ def test_a_break_is_not_lost_behind_a_run_that_is_not_scored() -> None:
     assert [list(point.breaks) for point in found.series[0].points] == [[], [], ["labels changed"]]
 
 
-def test_chunk_ids_of_two_chunkers_do_not_compare() -> None:
+def test_chunk_ids_of_two_chunkers_are_not_comparable() -> None:
     numbers = {"mrr": 0.5, "recall_at_k_doc": {"5": 0.5}, "precision_at_k_chunk": {"5": 0.5}}
     other = {"mrr": 0.1, "recall_at_k_doc": {"5": 0.1}, "precision_at_k_chunk": {"5": 0.1}}
     names = ("mrr", "recall@5", "prec@5")
@@ -378,7 +378,7 @@ def test_chunk_ids_of_two_chunkers_do_not_compare() -> None:
         "1772368200000",
     ],
 )
-def test_every_spelling_of_a_moment_is_the_same_one(text: str) -> None:
+def test_every_spelling_of_a_time_is_the_same_time(text: str) -> None:
     assert moment(text) == datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 
 
@@ -389,7 +389,7 @@ def test_every_spelling_of_a_moment_is_the_same_one(text: str) -> None:
         *("0001-01-01T00:00+14:00", "9999-12-31T23:59-14:00", "2026-03-01x12:00", "9" * 5000, "2026-03-01T12:00+99:00"),
     ],
 )
-def test_what_is_no_moment_is_none(text: str) -> None:
+def test_invalid_times_are_none(text: str) -> None:
     assert moment(text) is None
     with pytest.raises(UsageError, match="is not a date; use"):
         since(text)
@@ -403,7 +403,7 @@ def test_fractions_of_a_second_count() -> None:
     assert since("2026-03-01") == datetime(2026, 3, 1, tzinfo=UTC)
 
 
-# --- for eyes, and as a frame ------------------------------------------------------------------------
+# --- for people, and as a frame ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -448,7 +448,7 @@ def test_a_change_has_its_sign() -> None:
     ]
 
 
-def test_metrics_of_ones_own_say_which_way_is_up() -> None:
+def test_own_metrics_say_whether_higher_is_better() -> None:
     metric = parse_metric("-- slow: how slow?\n-- better: lower\nMAX(rank)", "own")
     runs = [a_run("a", {"slow": 2.0}), a_run("b", {"slow": 1.0})]
     found = history(runs, "slow", metrics=[metric])

@@ -48,7 +48,7 @@ class World:
                 query: self._ranking(version, near[query]) for query in self.queries if source.random() < 0.85
             }
         self.entries = [self._entry(query, near[query]) for query in self.queries]
-        # Texts that somebody decided on, under any chunker.
+        # Texts that a person decided on, under any chunker.
         self.decided = {
             query: source.sample(self._of(source.choice(list(CHUNKERS)), near[query]), 1)
             for query in self.queries

@@ -1,4 +1,4 @@
-"""What `kbeval sql` and its neighbours must never do: write over what is read, fill the memory, trick a terminal."""
+"""What `kbeval sql` and similar commands must never do: overwrite their input, fill the memory, trick a terminal."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_no_table_of_a_session_or_an_export_holds_a_secret(capsys: Capture, one_
 def test_a_comparison_without_labels_is_refused(
     capsys: Capture, one_run: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would say of every query that nothing was expected."""
+    """It would report for every query that nothing was expected."""
     monkeypatch.delenv("KBEVAL_GOLDEN")
     code, out, err = call(capsys, "sql", "FROM compare('run', 'run')", "--db", str(one_run.db))
     assert (code, out) == (2, "")
@@ -118,7 +118,7 @@ def test_an_export_takes_the_place_of_duckdb_files_alone(capsys: Capture) -> Non
 
 
 def test_changes_that_another_program_left_are_not_taken_for_ours(capsys: Capture) -> None:
-    """DuckDB keeps changes beside the file, and would put them into the new one, or refuse to open it."""
+    """DuckDB keeps changes next to the file, and would apply them to the new one, or refuse to open it."""
     code = (
         "import duckdb, os\nc = duckdb.connect('o.duckdb')\nc.execute('CREATE TABLE t AS FROM range(5)')\nos._exit(0)"
     )
@@ -141,7 +141,7 @@ def test_an_export_that_is_killed_leaves_no_half_file(one_run: Workspace) -> Non
     assert process.returncode == -signal.SIGKILL
     assert drafts
     assert not Path("o.duckdb").exists()
-    # What is left is in nobody's way.
+    # What is left does no harm.
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     with duckdb.connect("o.duckdb", read_only=True) as connection:
         assert connection.execute("SELECT COUNT(*) FROM hits").fetchall() == [(150_002,)]
@@ -167,7 +167,7 @@ def test_large_rows_come_in_small_batches(one_run: Workspace) -> None:
     assert max(sizes) <= max(100, BATCH_CHARACTERS // 1_000_000)
 
 
-def test_want_of_memory_is_one_line(capsys: Capture) -> None:
+def test_running_out_of_memory_is_one_line(capsys: Capture) -> None:
     query = "SELECT list(i) FROM range(1000000000) AS t(i)"
     assert "--memory-limit" in refused(capsys, "sql", query, "--memory-limit", "50MB")
 
@@ -185,15 +185,15 @@ def test_want_of_memory_is_one_line(capsys: Capture) -> None:
         (f"SELECT {'abs(' * 2000}1{')' * 2000}", "this statement is nested too deeply; simplify it"),
     ],
 )
-def test_what_cannot_be_told_is_one_line(capsys: Capture, query: str, said: str) -> None:
+def test_values_that_python_cannot_hold_are_one_line(capsys: Capture, query: str, said: str) -> None:
     assert said in refused(capsys, "sql", query)
 
 
-# --- what a terminal would obey ------------------------------------------------------------------------------
+# --- what a terminal would interpret -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("form", ["table", "json", "jsonl", "csv", "md"])
-def test_nothing_that_a_terminal_obeys_is_printed(capsys: Capture, one_run: Workspace, form: str) -> None:
+def test_no_control_sequence_is_printed(capsys: Capture, one_run: Workspace, form: str) -> None:
     """Not in values, in lists, in names of columns or in run ids: C0 and C1 controls, and what turns lines around."""
     nasty = "a\x1b[31m\x9b31m\u202e\u2028\u200b\x7fz"
     one_run.add_run(nasty, {})

@@ -1,4 +1,4 @@
-"""Labels that no hit can meet: `check` names them, whichever way they are written."""
+"""Labels that no hit can match: `check` names them, in whatever form they are written."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_empty_supports_and_supports_without_snippets_are_named(
     assert "empty-supports" in failing(workspace, capsys)
 
 
-def test_lists_with_nothing_in_them_are_no_labels(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_empty_lists_are_not_labels(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     workspace.add_golden(
         {"id": "chunks", "expected_chunk_ids": []},
         {"id": "rules", "must_contain": [], "forbidden": [], "relevance": {}},

@@ -266,7 +266,7 @@ def test_a_trend_reads_no_rows(many: Workspace) -> None:
         }
 
 
-def test_ids_of_two_chunkers_do_not_compare_and_spans_do(workspace: Workspace) -> None:
+def test_ids_of_two_chunkers_are_not_comparable_and_spans_are(workspace: Workspace) -> None:
     place = [{"kind": "line", "start": 1, "end": 9}]
     workspace.add_golden({"id": "q1", "expected_chunk_ids": ["a1"]}, {"id": "q2", "expected_chunk_ids": ["a1"]})
     workspace.add_document("d", "d.md")
@@ -321,7 +321,7 @@ STORED: list[tuple[str, list[Any]]] = [
 ]
 
 
-def test_whatever_is_stored_breaks_nothing(workspace: Workspace) -> None:
+def test_any_stored_aggregate_can_be_read(workspace: Workspace) -> None:
     workspace.add_golden({"id": "q"})
     for number, (stored, _) in enumerate(STORED):
         add(workspace, f"run{number}", "s", 1, {}, stored=stored)
@@ -494,7 +494,7 @@ def test_compare_gives_the_rows_of_kbeval_compare(
     kinds, causes = set(), set()
     with opened(workspace, match=matching) as scoring:
         first, *_, last = configs
-        # In one direction, but for the ends; a run beside itself by ids alone, as `compare` would do it.
+        # In one direction, except for the ends; a run and itself by ids alone, as in `compare`.
         pairs = [*itertools.combinations(configs, 2), (last, first), *([(last, last)] if matching == "exact" else [])]
         for a, b in pairs:
             report = kbeval.compare_runs(a, b, db=workspace.db, golden=workspace.golden, options=options)
@@ -516,7 +516,7 @@ def test_the_step_before_is_the_comparison_with_it(many: Workspace) -> None:
             assert sorted(scoring.session.rows(step, [a, b])) == sorted(scoring.session.rows(whole, [a, b]))
 
 
-def test_compare_knows_no_unknown_run(many: Workspace) -> None:
+def test_compare_refuses_an_unknown_run(many: Workspace) -> None:
     with opened(many) as scoring:
         scoring.session.need("compare")
         assert scoring.session.rows("SELECT * FROM compare('n1', 'nobody')") == []

@@ -1,4 +1,4 @@
-"""Each view again in plain Python, over histories that nobody would think of; `compare` against the command."""
+"""Each view again in plain Python, over invented histories; `compare` against the command."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ QUERIES: dict[str, dict[str, list[str]]] = {
     "refuse": {"expected_doc_ids": []},
 }
 CHUNKS = ["c0", "c1", "c2", "c3"]
-# What the table `chunks` holds; a run of another version found chunks that nobody knows.
+# The content of the table `chunks`; a run of another version found unknown chunks.
 KNOWN = {"c0": "md@1", "c1": "md@1", "c3": "md@2"}
 
 
@@ -244,7 +244,7 @@ def test_every_view_says_what_plain_python_says(runs: list[Made]) -> None:
 
 @pytest.fixture
 def rechunked(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """Three runs; the last is by another chunker, whose chunks stand where the old ones did."""
+    """Three runs; the last one uses another chunker, whose chunks have the positions of the old ones."""
     monkeypatch.setenv("KBEVAL_DB", str(workspace.db))
     monkeypatch.setenv("KBEVAL_GOLDEN", str(workspace.golden))
     names = [f"q{number}" for number in range(6)]
@@ -278,7 +278,7 @@ SHARED = ("query_id", "kind", "a_hit_rank", "b_hit_rank", "note", "matching")
 def test_compare_gives_the_rows_of_the_command(
     capsys: pytest.CaptureFixture[str], rechunked: Workspace, a: str, b: str, match: tuple[str, ...]
 ) -> None:
-    """Across chunkers too, and whatever the session goes by."""
+    """Also across chunkers, and whatever the matching of the session."""
     assert rechunked.db.exists()
     options = ("--skip-bad-rows", "--format", "csv", *match)
     rows = list(csv.DictReader(io.StringIO(call(capsys, "compare", a, b, *options)[1])))
@@ -297,16 +297,18 @@ def test_compare_reads_two_runs_and_nothing_else(rechunked: Workspace) -> None:
     with open_explorer(rechunked.db, rechunked.golden) as explorer:
         assert explorer.query("SELECT DISTINCT matching FROM compare('b', 'c')").rows() == [("span",)]
         assert explorer.session.built == frozenset()
-        # Several in one question, one of them again, and one beside a relation.
+        # Several in one question, one of them repeated, and one joined with a relation.
         both = "SELECT COUNT(*) FROM compare('b', 'c') JOIN compare('a', 'b') USING (query_id) JOIN runs ON true"
         assert explorer.query(both).rows() == [(18,)]
-        # What is made anew is compared anew.
+        # After a change, the comparison is made again.
         explorer.release()
         rechunked.add_run("d", {}, created_at="2026-01-04")
         assert explorer.query("SELECT COUNT(*) FROM compare('c', 'latest')").rows() == [(5,)]
 
 
-def test_what_compare_cannot_do_is_one_line(capsys: pytest.CaptureFixture[str], rechunked: Workspace) -> None:
+def test_invalid_arguments_of_compare_are_one_line_errors(
+    capsys: pytest.CaptureFixture[str], rechunked: Workspace
+) -> None:
     for arguments in ("'a', NULL", "'a'", "'a', 'b', 'c'", "'a', (SELECT MAX(run_id) FROM runs)", "'a', 'b' || 'c'"):
         code, _, err = call(capsys, "sql", f"FROM compare({arguments})")
         assert (code, err.splitlines()) == (

@@ -195,7 +195,7 @@ def test_an_empty_run_has_no_numbers() -> None:
     assert kbeval.evaluate({}, QRELS, "AP")["AP"] is None
 
 
-def test_what_came_before_a_label_is_what_the_sql_says() -> None:
+def test_counts_before_each_label_agree_with_the_sql() -> None:
     """The arrays of `ranking` and `sql/matching/label_finds.sql` are one relation."""
     source = random.Random(3)
     docs = [f"d{n}" for n in range(30)]

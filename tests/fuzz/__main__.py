@@ -25,7 +25,7 @@ from tests.fuzz.reduction import reduced
 CORPUS = FIXTURES / "fuzz"
 ROOT = FIXTURES.parent
 MOST_ADDRESSES = 12_000_000_000
-# However long a machine takes for it: beyond this the process is ended, with the place where it hung.
+# After this time the process is ended, and the place where it hung is reported.
 WALL_SECONDS = 300
 INTERRUPTED = 130
 
@@ -125,7 +125,7 @@ def corpus() -> dict[str, Case]:
 
 
 def open_faults() -> list[str]:
-    """What known faults are known by that are not mended yet."""
+    """How known faults that are not fixed yet are recognized."""
     return [case.open for case in corpus().values() if case.open]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from kbeval.engine.relations import read_sql
 
 DB = "kb.db"
-# As an earlier version made it: where a chunk stood was not part of the key, and could be missing.
+# As an earlier version created it: the position of a chunk was not part of the key, and could be missing.
 _KEPT = """
     CREATE TABLE kbeval_chunk_spans (
         chunk_id TEXT NOT NULL, chunker_version TEXT NOT NULL, policy_hash TEXT NOT NULL, doc_id TEXT,
@@ -26,14 +26,14 @@ _TABLES = ("documents", "chunks", "eval_runs", "eval_query_results", "kbeval_chu
 
 @dataclass(frozen=True)
 class Case:
-    """Contents are text, or {"hex": …} where they are bytes that are no text."""
+    """Contents are text, or {"hex": …} for bytes that are not text."""
 
     calls: Sequence[Sequence[str]]
     files: Mapping[str, Any] = field(default_factory=dict)
     # Rows by table. A value {"hex": …} is a blob; {"text": "hex digits"} is text that is not UTF-8.
     tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     about: str = ""
-    # Not mended yet: a part of what the fault is known by.
+    # Not fixed yet: part of the message by which the fault is recognized.
     open: str = ""
 
     def to_json(self) -> str:
@@ -77,7 +77,7 @@ def _cell(value: Any) -> Any:
     if isinstance(value, dict):
         return bytes.fromhex(str(value["text"] if _is_raw_text(value) else value["hex"]))
     if isinstance(value, str):
-        # SQLite keeps text as bytes; half a character has none.
+        # SQLite keeps text as bytes; an unpaired surrogate has none.
         return value.encode("utf-8", "replace").decode()
     return value
 

@@ -21,7 +21,7 @@ METRICS = ("mrr", "hit@5", "hit_at_k.5", "recall@3", "latency_ms.p95", "support_
 TABLES = ("hits", "per_hit", "results", "citations", "scores", "per_query", "aggregates", "configurations")
 VIEWS = ("regressions", "metric_trend", "flaky_queries", "slowest_queries", "coverage", "never_hit")
 FORMATS = ("table", "json", "csv", "md")
-# What rows may hold beside hits: answers of a knowledge base, of the anchor-labelled harness, of grounded answering.
+# What rows may have besides hits: answers of a knowledge base, of the anchor-labelled harness, of grounded answering.
 ANSWERS: tuple[dict[str, Any], ...] = (
     {},
     {

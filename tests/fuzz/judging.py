@@ -1,4 +1,4 @@
-"""The commands of a case, and whether kbeval kept its word: no traceback, no hang, nothing changed or left behind."""
+"""Runs the commands of a case and checks the promises: no traceback, no hang, nothing changed or left behind."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import kbeval.cli
+import kbeval.cli.entry
 from kbeval.metrics.catalogue import shipped_metrics
 from tests.fuzz.cases import DB, Case
 
-# Seconds of processor time for one command; a question may take as long as it likes, but must stop when it is told to.
+# Seconds of processor time for one command; a question may take longer, but must stop when it is told to.
 PATIENCE = 20
 QUESTION_PATIENCE = 4
 # More memory than this, in bytes, no case should take.
@@ -91,7 +91,7 @@ def judge(case: Case, folder: Path) -> Fault | None:
 def perform(call: Sequence[str]) -> Outcome:
     """Run a command in this process as the program does, with what it prints kept."""
     caught: list[BaseException] = []
-    explain = kbeval.cli._explain
+    explain = kbeval.cli.entry._explain
 
     def explained(error: BaseException) -> int:
         caught.append(error)
@@ -101,18 +101,18 @@ def perform(call: Sequence[str]) -> Outcome:
     out, err = (
         io.TextIOWrapper(kept, "utf-8", "backslashreplace", write_through=True) for kept in (kept_out, kept_err)
     )
-    kbeval.cli._explain = explained
+    kbeval.cli.entry._explain = explained
     timer = _Timer(question=call[:1] == ["sql"])
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), timer:
-            code = kbeval.cli.run(list(call))
+            code = kbeval.cli.entry.run(list(call))
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and not timer.interrupted:
             raise
         caught.append(error)
         code = -1
     finally:
-        kbeval.cli._explain = explain
+        kbeval.cli.entry._explain = explain
     return Outcome(
         code,
         kept_out.getvalue().decode(),
@@ -212,7 +212,7 @@ def _bad_json(call: Sequence[str], text: str, *, computed: bool) -> Fault | None
 
 
 def impossible(found: Any) -> list[str]:
-    """Shares of a run's numbers, wherever those stand, that are not between 0 and 1: their names."""
+    """The names of a run's numbers that are shares and not between 0 and 1, at any level."""
     if isinstance(found, list):
         return [fault for value in found for fault in impossible(value)]
     if not isinstance(found, dict):
@@ -301,7 +301,7 @@ def _left_behind(call: Sequence[str], case: Case, work: Path, spare: Path) -> Fa
 
 
 def _bad_numbers_stored(call: Sequence[str], path: Path, before: dict[bytes, bytes]) -> Fault | None:
-    """Numbers that were stored now, and are none."""
+    """Values that were stored by this case and are not numbers."""
     for run_id, text in _stored(path).items():
         if text != before.get(run_id) and (fault := _bad_json(call, text.decode(), computed=True)):
             return fault

@@ -1,4 +1,4 @@
-"""SQL that a person, or a program, might send: valid questions, odd ones, and what is none."""
+"""SQL that a person or a program might send: valid questions, odd ones, and text that is not SQL."""
 
 from __future__ import annotations
 

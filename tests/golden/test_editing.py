@@ -1,4 +1,4 @@
-"""Golden files are edited in place: what is not meant to change stays the same to the byte."""
+"""Golden files are edited in place: everything else stays the same, byte for byte."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def second_opinion(text: str) -> Any:
 
 
 def others(document: Document, number: int) -> list[str]:
-    """All text but that of one entry: what is before it, what is behind it."""
+    """All text except that of one entry: before it, and after it."""
     start, end = document.reach(number)
     return [document.text[:start], document.text[end:]]
 

@@ -254,7 +254,7 @@ def test_ten_thousand_entries_of_yaml_load_in_about_a_second(tmp_path: Path) -> 
     assert time.perf_counter() - started < 4  # about one on a quiet machine
 
 
-def test_entries_are_handed_out_as_a_polars_frame(tmp_path: Path) -> None:
+def test_entries_are_returned_as_a_polars_frame(tmp_path: Path) -> None:
     golden: Golden = load_golden(write(tmp_path, YAML))
     assert golden.frame()["id"].to_list() == ["q1", "q2"]
 
@@ -328,7 +328,7 @@ def test_every_kind_of_place_is_taken_as_it_is(tmp_path: Path, place: dict[str, 
         ("kind: region, x: 1, y: 2, w: 1, h: -1", "h is -1, but must be above 0"),
     ],
 )
-def test_a_place_that_is_none_is_a_fault(tmp_path: Path, span: str, fault: str) -> None:
+def test_an_invalid_place_is_a_fault(tmp_path: Path, span: str, fault: str) -> None:
     (found,) = faults(tmp_path, f"- id: q\n  query: x\n  expected_spans: [{{doc_id: d, {span}}}]\n")
     assert found.startswith("line 1, entry 1 (q): expected_spans span 1: ")
     assert fault in found

@@ -1,4 +1,4 @@
-"""What a judge's reply says, in both wire shapes: a score on the scale, or why there is none; never a guess."""
+"""Reading a judge's reply in both wire formats: a score on the scale, or the reason why there is none."""
 
 from __future__ import annotations
 

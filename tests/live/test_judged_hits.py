@@ -1,4 +1,4 @@
-"""How much of what the numbers call wrong somebody looked at: next to the numbers, where people label."""
+"""The share of hits that a person or a label judged, shown next to the numbers once people label."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def labelled(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
 def test_what_is_judged_is_counted_next_to_the_numbers(labelled: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     where = ["--db", str(labelled.db), "--golden", str(labelled.golden)]
     assert run(["score", "--all", *where]) == 0
-    assert "judged" not in capsys.readouterr().out, "nobody labels here"
+    assert "judged" not in capsys.readouterr().out, "no decisions of people yet"
     with Labelling(labelled.db, labelled.golden, Chosen("ann")) as session:
         for query_id, text, value in (("q1", "of b.", "no"), ("q1", "of c.", "skip"), ("q2", "of e.", "no")):
             key = next(one.key for one in session.view(query_id).candidates if text in one.text)

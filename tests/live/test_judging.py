@@ -80,7 +80,7 @@ def sent(server: JudgeServer) -> int:
 
 
 @pytest.mark.parametrize("model", ["m", "openai:m", "anthropic:m"])
-def test_what_became_of_each_reply_is_in_the_ledger(
+def test_the_outcome_of_each_reply_is_recorded(
     judged: Workspace, server: JudgeServer, capsys: pytest.CaptureFixture[str], model: str
 ) -> None:
     before = sent(server)
@@ -139,7 +139,7 @@ def test_the_judge_is_asked_in_its_own_way(
 # --- once -----------------------------------------------------------------------------------------------------
 
 
-def test_the_same_input_is_asked_once_and_anything_else_is_asked_anew(
+def test_the_same_input_is_asked_once_and_anything_else_is_asked_again(
     workspace: Workspace, server: JudgeServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     rubric = tmp_path / "tone.md"
@@ -255,7 +255,7 @@ def test_the_budget_is_kept_and_the_rest_is_judged_later(
     assert run([*command, "--max-cost", "0.05"]) == 2
     said = capsys.readouterr().err
     assert "--max-cost 0.05 is used up" in said
-    assert "continues" in said
+    assert "run the same command again" in said
     ((spent, some),) = workspace.execute("SELECT SUM(cost_usd), COUNT(*) FROM kbeval_judgements")
     assert 0 < spent <= 0.05
     assert 0 < some < 20
@@ -331,7 +331,7 @@ def test_a_judge_that_cannot_be_reached_is_not_asked(workspace: Workspace, capsy
     filled(workspace, {"q1": row("q1", "Answer.")})
     where = ["--db", str(workspace.db), "--golden", str(workspace.golden)]
     assert run(["judge", "run", *where, "--judge-model", "m", "--judge-base-url", "http://127.0.0.1:1/v1"]) == 2
-    assert "cannot be asked: no connection to 127.0.0.1:1: Connection refused" in capsys.readouterr().err
+    assert "cannot be reached: no connection to 127.0.0.1:1: Connection refused" in capsys.readouterr().err
 
 
 def test_what_failed_is_asked_again_by_the_same_command(
@@ -400,13 +400,13 @@ def test_ctrl_c_stores_what_was_answered_and_says_how_to_continue(
     before = sent(server)
     process = started(workspace, server)
     wait_until(lambda: sent(server) > before + 8)
-    # Meanwhile nobody else may judge it: everything would be asked twice.
+    # Meanwhile no other process may judge it: everything would be asked twice.
     assert run(arguments(workspace, server)) == 2
     assert "is being judged by another process" in capsys.readouterr().err
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (130, "")
-    assert "the same command continues with the rest" in err
+    assert "run the same command again" in err
     assert "Traceback" not in err
     ((stored,),) = workspace.execute("SELECT COUNT(*) FROM kbeval_judgements")
     asked = sent(server) - before
@@ -439,7 +439,7 @@ def test_a_context_that_was_cut_is_refused_unless_allowed(
         assert run([*command, *more]) == 2
         assert "--allow-cut-context" in capsys.readouterr().err
     assert sent(server) == before
-    # A rubric that does not look at the context does not care.
+    # A rubric that does not read the context is not affected.
     assert run(arguments(workspace, server, "--rubric", "correctness")) == 0
     assert run([*command, "--allow-cut-context"]) == 0
     assert "this is recorded" in capsys.readouterr().err
@@ -482,7 +482,7 @@ def test_the_whole_text_is_taken_from_the_chunks_where_it_is_proven_to_be_the_sa
 # --- a second opinion -------------------------------------------------------------------------------------------
 
 
-def test_a_spot_check_tells_how_far_judges_agree(
+def test_a_spot_check_shows_how_well_judges_agree(
     workspace: Workspace, server: JudgeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     filled(workspace, {f"q{n:02}": row(f"q{n:02}", f"Answer {n}. SCORE:{n % 6}") for n in range(24)})
@@ -509,7 +509,7 @@ def test_a_spot_check_tells_how_far_judges_agree(
     low, high = found["kappa_interval"]
     assert low < found["kappa"] < high
     assert all(one["first"] - one["second"] == 1 for one in harsh["differing"])
-    # It is no judging of the run.
+    # It is not a judging of the run.
     assert workspace.execute("SELECT COUNT(*) FROM kbeval_judgings") == [(1,)]
     assert workspace.aggregate()["judge_correctness"] == 2.5
 

@@ -1,4 +1,4 @@
-"""People score answers by a rubric, blind, and judges are held against them; and the command `kbeval label`."""
+"""People score answers by a rubric without seeing the judge's scores, and judges are compared with them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def add_judging(workspace: Workspace) -> None:
             store.add(asked, Said("scored", 1, float(score)), "{}", judging.judging_id, [judged])
 
 
-def test_people_score_blind_and_judges_are_held_against_them(
+def test_people_score_blind_and_judges_are_compared_with_them(
     answered: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     add_judging(answered)
@@ -125,7 +125,7 @@ def test_the_command_says_what_people_agree_on(tmp_path: Path, capsys: pytest.Ca
     assert [one["said"] for one in found["disagreements"]] == [{"ann": "yes", "bob": "no"}]
     assert run(["label", "--agreement", *where]) == 0
     assert "1 disagreement to settle" in capsys.readouterr().err
-    # What was not read counts as wrong: `check` says how much of it there is, and does not fail for it.
+    # Hits that were not judged count as wrong: `check` notes how many there are, and does not fail.
     run(["check", *where])
     said = capsys.readouterr().out
     assert "note: recent runs with hits in the top 10 that are not judged: 3  [unjudged-hits]" in said
@@ -150,7 +150,7 @@ def test_the_command_says_what_people_agree_on(tmp_path: Path, capsys: pytest.Ca
         (["--web", "--db", "missing.db"], "there is no database"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(
+def test_invalid_requests_are_one_line_errors(
     made: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = ["--db", str(made / "kb.db"), "--golden", str(made / "golden.yaml")]

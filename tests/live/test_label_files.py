@@ -1,4 +1,4 @@
-"""What labelling does to golden files of all kinds: line ends, names of documents, and what is not a file any more."""
+"""What labelling does to golden files of all kinds: line ends, names of documents, and files that were replaced."""
 
 from __future__ import annotations
 

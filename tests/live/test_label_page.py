@@ -138,7 +138,7 @@ def test_ten_queries_in_a_browser(browser: Browser, served: tuple[Workspace, Lab
     driver.press("f")
     other.choose("The answer 2")
     other.press("k")
-    expect(other.page.locator("#message")).to_contain_text("decided meanwhile")
+    expect(other.page.locator("#message")).to_contain_text("another decision was made")
     expect(other.page.locator("#candidates > li.no")).to_have_count(1)
     driver.press("u")
     assert list(session.view("q2").passages.values()) == ["The answer 2 is here."]

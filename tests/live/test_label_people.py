@@ -142,15 +142,15 @@ def test_agreement_says_where_to_settle_and_knows_its_fields(
 # --- several tabs -----------------------------------------------------------------------------------------
 
 
-def test_undo_and_rest_do_nothing_that_they_do_not_know_of(workspace: Workspace) -> None:
+def test_undo_and_rest_refuse_to_act_on_unseen_decisions(workspace: Workspace) -> None:
     with session_of(workspace) as session:
         known = session.latest()
         view = session.view("q1")
         # Another tab decides meanwhile.
         session.decide("q1", key_of(session, "q1", "The answer 1"), "yes")
-        with pytest.raises(StaleDecisionError, match="decided meanwhile"):
+        with pytest.raises(StaleDecisionError, match="another decision was made"):
             session.undo(known)
-        with pytest.raises(StaleDecisionError, match="decided meanwhile"):
+        with pytest.raises(StaleDecisionError, match="another decision was made"):
             session.decide_rest("q1", view.latest)
         assert list(session.view("q1").decided.values()) == ["yes"]
         # Another process of the same person.
@@ -234,7 +234,7 @@ def test_two_processes_at_once_on_one_database_and_one_file(workspace: Workspace
     for n in range(1, 11):
         entry = f"- id: q{n}   # {n}\n  query: What is topic {n}?\n"
         written = entry + label.format(n=n)
-        # Where they disagree, the first to save wrote, or nobody did; nothing else is in the file.
+        # Where they disagree, only the first to save has written, or neither has; nothing else is in the file.
         assert lines.startswith((written, entry)), lines
         if n % 3:
             assert lines.startswith(written), n

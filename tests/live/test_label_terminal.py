@@ -126,7 +126,7 @@ def test_ten_queries_at_a_terminal(tmp_path: Path) -> None:
                 app.screen.query_one(Input).value = "9-1"
                 await pilot.press("enter")
                 await pilot.pause()
-                assert "is not a line from 1 to" in app._said
+                assert "is not a line number from 1 to" in app._said
                 await pilot.press("q")
             assert session.problems == []
 
@@ -209,7 +209,7 @@ class InTerminal:
         """Until it is stored, or asked about."""
         before = self._stored()
         self.child.send(key)
-        self.wait(lambda text: self._stored() != before or (key == "x" and "press x once more" in text))
+        self.wait(lambda text: self._stored() != before or (key == "x" and "press x again" in text))
 
     def _stored(self) -> list[tuple[int, int]]:
         return self._workspace.execute("SELECT COUNT(*), COUNT(undone_at) FROM kbeval_labels")

@@ -88,7 +88,7 @@ def key_of(session: Labelling, query_id: str, text: str) -> str:
     return next(one.key for one in session.view(query_id).candidates if text in one.text)
 
 
-def test_ten_queries_give_the_golden_file_to_the_byte_and_undo_takes_all_of_it_back(workspace: Workspace) -> None:
+def test_ten_queries_give_the_golden_file_to_the_byte_and_undo_restores_it(workspace: Workspace) -> None:
     with session_of(workspace) as session:
         label_ten(Direct(session))
         assert text_of(workspace) == AFTER
@@ -164,7 +164,7 @@ def test_a_query_without_runs_is_searched_by_words(workspace: Workspace) -> None
         assert any("answer 7" in one.text for one in view.candidates)
 
 
-def test_what_was_decided_is_there_again_and_follows_the_text_when_it_is_chunked_anew(workspace: Workspace) -> None:
+def test_decisions_are_kept_and_follow_the_text_after_re_chunking(workspace: Workspace) -> None:
     with session_of(workspace) as session:
         session.decide("q1", key_of(session, "q1", "The answer 1"), "yes")
         session.decide("q1", key_of(session, "q1", "Nothing to see in 1"), "no")
@@ -207,11 +207,11 @@ def test_a_file_that_was_edited_meanwhile_keeps_what_was_edited(workspace: Works
         assert not session.save("q1").problems
         line = "  expected_spans: [{doc_id: d1, kind: line, start: 1, end: 3}]\n"
         assert text_of(workspace) == by_hand.replace("# edited\n", f"# edited\n{line}")
-        # The very value that is decided on was edited: the file wins, and it is said.
+        # The value that is decided on was itself edited: the file is kept, and a message says so.
         session.view("q4")
         changed = text_of(workspace).replace("query: &fourth What is topic 4?", "query: &fourth What is it?")
         workspace.golden.write_text(changed, encoding="utf-8")
-        with pytest.raises(UsageError, match=r"is 'What is it\?' in the file by now; not written"):
+        with pytest.raises(UsageError, match=r"now 'What is it\?' in the file; not written"):
             session.set_query("q4", "My own wording")
         assert text_of(workspace) == changed
         # A query that is not there is refused before anything is stored.
@@ -283,11 +283,11 @@ def test_two_people_at_once(workspace: Workspace) -> None:
         assert session.queue == []
 
 
-def test_a_decision_that_follows_another_one_than_it_knows_is_refused(workspace: Workspace) -> None:
+def test_a_decision_based_on_an_outdated_state_is_refused(workspace: Workspace) -> None:
     with session_of(workspace) as session:
         key = key_of(session, "q1", "The answer 1")
         first = session.decide("q1", key, "yes", after=0)
-        with pytest.raises(StaleDecisionError, match="decided meanwhile"):
+        with pytest.raises(StaleDecisionError, match="another decision was made"):
             session.decide("q1", key, "no", after=0)
         assert session.decide("q1", key, "no", after=first.versions[key]).decided[key] == "no"
 

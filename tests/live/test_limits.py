@@ -19,7 +19,7 @@ from tests.support.live_server import LiveServer
 
 
 def ask_many(url: str, count: int, limit: Limit, policy: Policy | None = None) -> tuple[float, list[int]]:
-    """Seconds that it takes to ask so many questions; how many requests had been refused when each was answered."""
+    """Seconds to ask this many questions; and how many requests had been refused when each was answered."""
     refusals: list[int] = []
 
     async def main() -> float:
@@ -59,7 +59,7 @@ def test_a_rate_is_kept() -> None:
 
 
 @pytest.mark.slow
-def test_a_server_that_allows_five_per_second_is_soon_left_in_peace() -> None:
+def test_a_rate_limit_of_five_per_second_is_soon_respected() -> None:
     def ask(retry_after: str | None) -> tuple[list[int], int]:
         with LiveServer(per_second=5, retry_after=retry_after) as server:
             _, refusals = ask_many(server.url, 60, new_limit(16))

@@ -126,7 +126,7 @@ def test_compressed_bodies_are_limited_by_what_they_become() -> None:
     assert (found.failure.kind, found.failure.message) == ("invalid_response", "the response is larger than 1 MB")
 
 
-def test_a_body_that_cannot_be_decompressed_is_said() -> None:
+def test_a_body_that_cannot_be_decompressed_is_reported() -> None:
     with serving([answer(b"not compressed", "Content-Encoding: gzip")]) as (_, url):
         (found,) = asked(Request("GET", url))
     assert found.failure is not None
@@ -148,7 +148,7 @@ def test_half_an_answer_is_a_broken_connection_and_asked_for_again() -> None:
     assert found.attempts == 2
 
 
-def test_something_that_does_not_speak_http_is_said() -> None:
+def test_something_that_does_not_speak_http_is_reported() -> None:
     with serving([b"SSH-2.0-OpenSSH_9.6\r\n"], [b"SSH-2.0-OpenSSH_9.6\r\n"]) as (_, url):
         (found,) = asked(Request("GET", url))
     assert found.failure is not None
@@ -156,7 +156,7 @@ def test_something_that_does_not_speak_http_is_said() -> None:
     assert "the connection broke" in found.failure.message
 
 
-def test_what_cannot_be_sent_is_said() -> None:
+def test_requests_that_cannot_be_sent_are_reported() -> None:
     refused = [Request("GET", "http://127.0.0.1:1/", {"X": "a\nb"}), Request("GET", "http://127.0.0.1:1/", {"X": "é"})]
     for request in (*refused, Request("GET", "ftp://127.0.0.1/")):
         (found,) = asked(request)

@@ -79,7 +79,7 @@ def label(query: str, who: str, value: str, place: tuple[int, int], item: str, *
     return Decision(query, who, "supports", item, value, About(item, doc_id="d1", spans_json=spans), settles)
 
 
-def test_decisions_meet_after_a_text_was_chunked_anew() -> None:
+def test_decisions_are_matched_after_re_chunking() -> None:
     made = [
         label("q1", "ann", "yes", (1, 10), "old"),
         label("q1", "bob", "no", (2, 11), "new"),

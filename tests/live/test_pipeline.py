@@ -81,7 +81,7 @@ def test_a_failing_gate_is_exit_code_1_and_everything_is_written(labelled: Place
     labelled.config((labelled.folder / "kbeval.toml").read_text().partition("\n\n")[2] + GATES)
     code, out, err = labelled.run("pipeline", "--run-id", "one")
     assert code == 1, err
-    assert "gate: failed: one: 1 of 2 gates failed; not checked for want of an earlier run: max_drop" in err
+    assert "gate: failed: one: 1 of 2 gates failed; not checked because there is no earlier run: max_drop" in err
     assert "FAIL" in out
     assert "--min mrr=0.9" in summary_of(labelled, "one")
     # With an earlier run, the drop is measured from it.
@@ -132,7 +132,7 @@ def test_it_takes_the_options_of_run_and_judge(labelled: Place, server: LiveServ
     def options(command: click.Command) -> set[str]:
         return {name for option in command.params for name in option.opts if name.startswith("--")}
 
-    # What is missing says something else, or prints instead of judging.
+    # The options that are missing here mean something else, or print instead of judging.
     assert options(run_command) <= options(pipeline_command)
     assert options(judge_command) - options(pipeline_command) == {"--format", "--agreement"}
     before = server.counts()["requests"]
@@ -150,8 +150,8 @@ def test_steps_can_be_left_out(labelled: Place) -> None:
     assert labelled.run("pipeline", "--run-id", "one")[0] == 0
     code, _, err = labelled.run("pipeline", "--run-id", "two", "--skip-compare", "--skip-score")
     assert code == 0
-    assert "score: skipped: left out by --skip-score" in err
-    assert "compare: skipped: left out by --skip-compare" in err
+    assert "score: skipped: --skip-score" in err
+    assert "compare: skipped: --skip-compare" in err
     assert "The run was not scored." in summary_of(labelled, "two")
 
 
@@ -225,7 +225,7 @@ def test_answers_are_judged_before_they_are_scored(labelled: Place, judge_server
     assert "| mrr | 0.8000 | 5 | 0 |" in summary_of(labelled, "two")
     code, _, err = labelled.run("pipeline", "--run-id", "three", "--skip-judge", *judge)
     assert code == 0
-    assert "judge: skipped: left out by --skip-judge" in err
+    assert "judge: skipped: --skip-judge" in err
 
 
 def test_with_the_judge_down_the_rest_goes_on(labelled: Place) -> None:

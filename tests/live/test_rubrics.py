@@ -46,7 +46,7 @@ def test_an_answer_cannot_close_its_tag_or_fill_in_a_placeholder() -> None:
     assert prompt.count("\ntwo\n") == 1
 
 
-def test_what_is_not_given_is_said() -> None:
+def test_missing_values_are_named_in_the_prompt() -> None:
     assert "(none given)" in shipped("correctness").prompt({**VALUES, "expected_key_facts": []})
 
 

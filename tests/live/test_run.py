@@ -469,7 +469,7 @@ def test_run_ids_are_unique(place: Place, server: LiveServer) -> None:
     assert place.run("run", "--run-id", "r", "--limit", "1")[0] == 0
     code, _, err = place.run("run", "--run-id", "r", "--limit", "1")
     assert code == 2
-    assert "exists already" in err
+    assert "already exists" in err
     code, _, err = place.run("run", "--run-id", "latest")
     assert code == 2
 

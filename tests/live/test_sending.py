@@ -1,4 +1,4 @@
-"""Requests to a real server that behaves badly: what is tried again, what is not, and what comes of it."""
+"""Requests to a real server that behaves badly: what is retried, what is not, and the outcome."""
 
 from __future__ import annotations
 

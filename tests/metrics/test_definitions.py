@@ -13,7 +13,7 @@ from kbeval.metrics.catalogue import metrics_in_config, shipped_metrics
 from kbeval.metrics.definitions import definitions_hash
 from kbeval.util import numbers
 
-# What no number is made by: comparisons, questions, checks, and what is kept or written for later.
+# SQL that does not decide a number: comparisons, questions, checks, and what is stored for later.
 OTHERS = {"checks", "compare", "frames", "kept", "pool", "schema", "views"}
 
 
@@ -58,7 +58,7 @@ def test_it_does_not_change_with_comments_and_layout(sql: Path) -> None:
     assert current() == before
 
 
-def test_what_no_number_is_made_by_does_not_change_it(sql: Path) -> None:
+def test_files_that_no_number_depends_on_do_not_change_the_hash(sql: Path) -> None:
     before = current()
     for folder in OTHERS:
         for path in (sql / folder).glob("*.sql"):

@@ -50,7 +50,7 @@ def own(folder: Path, name: str, text: str) -> Path:
     return path
 
 
-def test_a_metric_of_ones_own_is_one_file(three: Workspace, tmp_path: Path) -> None:
+def test_an_own_metric_is_one_file(three: Workspace, tmp_path: Path) -> None:
     folder = own(
         tmp_path,
         "top_share",
@@ -73,7 +73,7 @@ def test_a_metric_can_be_one_line_of_the_config(three: Workspace) -> None:
     assert three.aggregate(configured_metrics=metrics)["depth"] == 2.3333
 
 
-def test_values_that_are_no_numbers_do_not_count(three: Workspace) -> None:
+def test_values_that_are_not_numbers_do_not_count(three: Workspace) -> None:
     metrics = metrics_in_config({"odd": "CAST(1 AS DOUBLE) / SUM(CASE WHEN rank = 2 THEN 1 ELSE 0 END)"}, "f")
     assert three.aggregate(configured_metrics=metrics)["ledger"]["metrics"]["odd"]["scored"] == 2
 
@@ -198,7 +198,7 @@ def test_a_wrong_table_for_a_metric_is_named(table: dict[str, Any], said: str) -
     assert "kbeval.toml, metric mine" in str(raised.value)
 
 
-def test_where_neither_way_is_better_no_query_is_worst(three: Workspace) -> None:
+def test_without_a_better_direction_no_query_is_worst(three: Workspace) -> None:
     options = ScoreOptions(configured_metrics=metrics_in_config({"depth": "MAX(rank)"}, "kbeval.toml"))
     with (
         open_scoring(three.db, three.golden, ["run"], options) as scoring,

@@ -1,4 +1,4 @@
-"""One meaning per name: whatever a table prints for a number, typed back into any command, is that number."""
+"""One meaning per name: any name that a table prints for a number means that number in every command."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_no_metric_is_called_like_the_short_name_of_another() -> None:
 
 
 @pytest.mark.parametrize("name", ["refused_ok", "hit", "cited", "under_refusal"])
-def test_a_metric_of_ones_own_cannot_take_a_short_name(name: str) -> None:
+def test_an_own_metric_cannot_take_a_short_name(name: str) -> None:
     with pytest.raises(MetricError, match=f"'{name}' is short for {ALIASES[name]}; choose another name"):
         metrics_in_config({name: "MAX(rank)"}, "kbeval.toml")
 
@@ -116,7 +116,7 @@ def test_a_metric_of_ones_own_cannot_take_a_short_name(name: str) -> None:
         ("abstention.unsupported_rate", "abstention.unsupported_rate", "abstention.unsupported_rate"),
     ],
 )
-def test_what_people_write(text: str, long: str, short: str) -> None:
+def test_names_as_people_write_them(text: str, long: str, short: str) -> None:
     found = Names(everything()).number(text)
     assert (found.long, found.short) == (long, short)
 
@@ -135,7 +135,7 @@ def test_what_people_write(text: str, long: str, short: str) -> None:
         ("@", "there is no metric '@'"),
     ],
 )
-def test_what_names_no_number_is_a_usage_error(text: str, message: str) -> None:
+def test_an_unknown_number_is_a_usage_error(text: str, message: str) -> None:
     with pytest.raises(UsageError) as error:
         Names(everything()).number(text)
     assert message in str(error.value)
@@ -182,7 +182,7 @@ def test_the_column_of_refusals_is_one_number_everywhere(
     assert "refused_ok" in out
 
 
-def test_what_refused_once_meant_is_said_where_it_has_no_value(
+def test_the_former_meaning_of_refused_is_explained_if_it_has_no_value(
     answered: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call(capsys, "score", "--all")

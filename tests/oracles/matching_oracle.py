@@ -1,69 +1,70 @@
 """What makes a hit correct, again: in slow plain Python, from the definitions alone, with exact fractions.
 
-An `Oracle` is given a whole small database (`World`) and the options, and says for each run its chunker version and
-policy, whether it is matched by id or by span, per query what decided, which hits are correct, and the numbers that
-follow from it; and for two runs what a comparison says.
+An `Oracle` is given a whole small database (`World`) and the options. For each run it determines the chunker version
+and policy, whether it is matched by id or by span, what decides for each query, which hits are correct, and the
+resulting numbers; for two runs, the result of a comparison.
 
-Where the definitions leave a choice, this is the choice:
+If the definitions leave a choice, these choices are made:
 
- 1. A run whose hits name several chunker versions has no known version: the tables are not asked then.
- 2. '' is not a policy that a run can have: chunks that are known under '' alone say nothing about it, and neither do
-    those that are known under '' and another one.
- 3. The tables are the table `chunks` and those kept rows that were seen in it. Kept rows that were only seen in hits
-    are what the hits of stored runs are: *sightings*. They say where an expected chunk stands, and of which version it
-    is, where the tables do not know it; they never place a hit. So numbers do not change when what was seen is kept.
- 4. A kept row that has the key (chunk, version, policy) of a row of the table is in the table now, and the table's row
-    was first seen when the kept one was; unless both say where they stand and differ: then the id was used again
-    (*reused*), and the kept row is a chunk of an earlier index. The table's own content comes first; where it says
-    nothing (unusable spans, no size), the kept row's is used, but for spans that were only seen in hits. A row of the
-    table that was not kept is seen now: after everything kept. Rows first seen at the same time: by version, then by
+ 1. A run whose hits name several chunker versions has no known version; the tables are not consulted then.
+ 2. '' is not a policy that a run can have: chunks that are known only under '' are no evidence about it, and neither
+    are those that are known under '' and another one.
+ 3. The tables are the table `chunks` and the kept rows that were seen in it. Kept rows that were only seen in hits
+    count like the hits of stored runs: they are *sightings*. They give the position and the version of an expected
+    chunk that the tables do not know, and never the position of a hit. So keeping what was seen does not change any
+    number.
+ 4. A kept row with the key (chunk, version, policy) of a row of the table is in the table now, and the table's row was
+    first seen when the kept one was; unless both have a position and these differ: then the id was reused (*reused*),
+    and the kept row is a chunk of an earlier index. The table's own content comes first; what it lacks (usable spans, a
+    size) is taken from the kept row, except for spans that were only seen in hits. A row of the table that was not kept
+    is seen now: after everything that was kept. Rows first seen at the same time are ordered by version, then by
     policy.
- 5. Of several rows that answer for a hit one is chosen, of those with usable spans if there are any; position, document
-    and size are those of its key. A policy that is known and that no such row has excludes none of them.
- 6. Where an expected chunk stands: where its first seen row in the tables does; where that has no usable spans, the
-    first sighting that has: those that name a document before the others, those with usable `source_spans` before those
-    with a usable citation, then by version (the hit's, else the configured one; unknown ones first) and by the spans
-    as text. A run's own hits are sightings too. Where the first seen row names a document, sightings in another one say
-    nothing about the chunk. A place in no known document is no place.
-    An expected chunk that the tables do not know is own where a sighting has the run's version, and foreign where all
-    sightings with a version have others. The label's place for own and foreign is the first seen row of the tables.
-    Which index a run is of that names reused ids: hits on such ids with usable `source_spans` tell, by majority, and
-    in a tie it is the current one; failing such hits, a run that names a chunk that is gone is of an earlier index;
-    failing that it is *unclear*. Expected ids that are reused are then neither own nor foreign, and where they are
-    most, nothing can be matched. A run of an earlier index that names reused ids owns chunks that stand in the table
-    as they stood. Any other run is of an earlier index where it is not current, the table has chunks of its version,
-    and more than half of its distinct hit chunk ids were in it at that version and are not any more: then a row that
-    is in the table now is not its own.
- 7. The document of an expected chunk is that of its place; without one, of the first seen row, else of the first
-    sighting that has a document.
- 8. A label means a known row when its own place is of the same version and policy, or has the same spans: as they are
-    written, in the same document.
- 9. A query with `expected_spans` has their places and their documents alone (and `expected_doc_ids`): its expected
-    chunks say nothing about places and documents then. Each of its spans is a place of its own.
-10. The right documents, in which every hit must be placed: the expected documents, and those of the places.
-    In a run matched by id this holds for queries with `expected_spans` alone too.
-11. A caption is a known place without a size: a hit that is one is placed and matches nothing; expected places that are
-    all captions leave the decision to the document, and do not count among the places of `recall_at_k_chunk`.
-    A run of whose hits more than half name no chunk is matched by span, if any golden query expects a chunk.
+ 5. If several rows match a hit, one is chosen, preferably one with usable spans; position, document and size are those
+    of its key. A known policy that none of these rows has does not exclude any of them.
+ 6. The position of an expected chunk is that of its first seen row in the tables; if that has no usable spans, that of
+    the first sighting that has: sightings that name a document before the others, those with usable `source_spans`
+    before those with a usable citation, then by version (the hit's, otherwise the configured one; unknown ones first)
+    and by the spans as text. A run's own hits are sightings, too. If the first seen row names a document, sightings in
+    another document are ignored. A position in an unknown document is not a place.
+    An expected chunk that the tables do not know is own if a sighting has the run's version, and foreign if all
+    sightings with a version have others. The label's place, for own and foreign, is the first seen row of the tables.
+    Which index a run belongs to, if it names reused ids: hits on such ids with usable `source_spans` decide, by
+    majority, and in a tie it is the current one. Without such hits, a run that names a chunk that no longer exists
+    belongs to an earlier index; otherwise it is *unclear*. Expected ids that are reused are then neither own nor
+    foreign, and if they are the majority, nothing can be matched. A run of an earlier index that names reused ids owns
+    the chunks of the table that have not moved. Any other run belongs to an earlier index if it is not current, the
+    table has chunks of its version, and more than half of its distinct hit chunk ids were in it at that version and no
+    longer are: then a row that is in the table now is not its own.
+ 7. The document of an expected chunk is that of its place; without one, that of the first seen row, otherwise that of
+    the first sighting with a document.
+ 8. A label means a known row if its own place has the same version and policy, or the same spans: as they are written,
+    in the same document.
+ 9. A query with `expected_spans` has only their places and documents (and `expected_doc_ids`): its expected chunks then
+    contribute no places and no documents. Each of its spans is a separate place.
+10. The right documents, in which every hit must be placed, are the expected documents and those of the places. In a run
+    that is matched by id, this also holds for queries with `expected_spans` only.
+11. A caption is a known place without a size: a hit that is a caption is placed and matches nothing; if all expected
+    places are captions, the document decides, and they do not count among the places of `recall_at_k_chunk`. A run in
+    which more than half of the hits name no chunk is matched by span, if any golden query expects a chunk.
 12. Labels that decide between `exact` and `span` under `auto`: those of all golden queries, in the run or not.
-13. In a comparison the versions differ where one is known and the other is not; two unknown ones are the same.
-    A query is matched by span where every hit in a right document of either run is placed.
-14. A hit without a chunk id is never a repetition. The text of a repeated chunk is read once, where it comes first (by
-    rank, then by place in the list).
-15. Tokens: the hit's `token_count`; else the table's `token_estimate`, else the characters of its text / 4, or what
-    was kept of either; else the characters of the hit's text / 4. Text that was cut (200 characters and '...') and
-    text that is empty say nothing.
-16. `hit_within_tokens` is null, whatever the budget, where the size of a hit that is read is unknown: the hits up to
-    the first correct one, or all where none is correct (a run without sizes has no number, not 0, and misses count
-    only where hits would). A query without hits is 0, in a run of which any query with such labels has known sizes.
+13. In a comparison, the versions differ if one is known and the other is not; two unknown ones are equal. A query is
+    matched by span if every hit in a right document of either run is placed.
+14. A hit without a chunk id is never a repetition. The text of a repeated chunk is read once, at its first occurrence
+    (by rank, then by position in the list).
+15. Tokens: the hit's `token_count`; otherwise the table's `token_estimate`, otherwise the characters of its text / 4,
+    or what was kept of either; otherwise the characters of the hit's text / 4. Text that was cut (200 characters and
+    '...') and empty text give no size.
+16. `hit_within_tokens` is null, whatever the budget, if the size of a hit that is read is unknown: the hits up to the
+    first correct one, or all if none is correct (a run without sizes has no number, not 0, and misses count only where
+    hits would). A query without hits is 0, in a run in which any query with such labels has known sizes.
 17. Hits of one ranking with the same rank: in the order of ranks, then of the list, each takes its stored rank or the
-    next place that is free. Other ranks stay as they are stored, gaps too.
-18. A place named by a path that `documents` does not know is in the document of every hit that names this path, id or
-    not. That, and the path that stands in for an unknown document, count wherever places decide, also where the query
-    falls back to documents, and never in `recall_at_k_doc`.
-19. A hit by other kinds of position than an expected place in its document cannot be held against it, and is as good as
-    unplaced: the query falls back to documents, whatever its other hits are. One kind in common is enough; all pages
-    are of one kind, and so are lines of text and of code. A caption has no kind, and is held against everything.
+    next free one. Other ranks stay as they are stored, including gaps.
+18. A place named by a path that `documents` does not know is in the document of every hit that names this path, with or
+    without an id. That, and a path used in place of an unknown document, count wherever places decide, also if the
+    query falls back to documents, and never in `recall_at_k_doc`.
+19. A hit that has no kind of position in common with an expected place in its document cannot be compared with it, and
+    counts as unplaced: the query falls back to documents, whatever its other hits are. One common kind is enough; all
+    pages are of one kind, and so are lines of text and of code. A caption has no kind, and is compared with everything.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class Known:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What is one chunk: with what was kept of it, if that does not stand elsewhere."""
+        """What counts as one chunk: the row and what was kept of it, unless that has another position."""
         where = None if self.is_in_table else (self.chunk.doc_id, as_text(self.chunk.spans))
         return *key_of(self.chunk), where
 
@@ -148,7 +149,7 @@ def as_text(spans: Any) -> str:
 
 
 def elsewhere(a: Chunk, b_doc: str | None, b_spans: Any) -> bool:
-    """Do both say where they stand, and differ?"""
+    """Do both have a position, and do these differ?"""
     if a.doc_id and b_doc and a.doc_id != b_doc:
         return True
     return says_something(a.spans) and says_something(b_spans) and a.spans != b_spans
@@ -304,7 +305,7 @@ class Oracle:
         return min(given) if len(given) == 1 else None
 
     def told(self, run: Run) -> tuple[int, int]:
-        """How many hits on reused ids say that they stand where the table has them now, and how many elsewhere."""
+        """How many hits on reused ids have the position that the table has now, and how many have another."""
         found = {}
         for hit in self.hits_in(run):
             version, spans, doc = text(hit.get("chunker_version")), hit.get("source_spans"), text(hit.get("doc_id"))
@@ -420,7 +421,7 @@ class Oracle:
         return [one.chunk for one in found if chosen is not None and one.key == chosen.key]
 
     def spans_of(self, run: Run, hit: Hit) -> Any:
-        """Where a hit stands; None where nothing says so."""
+        """The position of a hit; None if it is unknown."""
         if says_something(hit.get("source_spans")):
             return hit["source_spans"]
         for c in self.rows_for(run, hit):
@@ -514,7 +515,7 @@ class Oracle:
         return next((other.chunk for other in rows if says_something(other.chunk.spans)), one.chunk)
 
     def expected_places(self, entry: Mapping[str, Any]) -> tuple[list[ExpectedPlace], set[str]]:
-        """Where the right text stands, and in which documents."""
+        """The places of the right text, and their documents."""
         docs = set(entry.get("expected_doc_ids") or ())
         places = []
         for number, span in enumerate(entry.get("expected_spans") or ()):

@@ -102,7 +102,7 @@ def _query(
         own.runs |= runs
         own.best_rank = best if own.best_rank is None else min(own.best_rank, best)
         own.is_labelled |= is_named(text, entry, chunks)
-    # What was decided on is found again, and nothing new comes up for it: a text of its own is no hit of a run.
+    # What was decided on is found again, and nothing new is added for it: a text of its own is not a hit of a run.
     for text in decided:
         for leader, one in candidates:
             if is_same(leader, text):
@@ -144,7 +144,7 @@ def is_named(text: Text, entry: Mapping[str, Any], chunks: Mapping[str, Text]) -
 
 
 def order(entries: Sequence[Mapping[str, Any]], found: Mapping[str, QueryFound]) -> list[str]:
-    """The queries by value: what most runs returned and nobody read, then what runs differ on, then as in the file."""
+    """The queries by value: first unread texts that most runs returned, then disagreement of runs, then file order."""
     nothing = QueryFound()
 
     def value(query_id: str) -> tuple[int, Fraction]:

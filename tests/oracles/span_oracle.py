@@ -35,7 +35,7 @@ def real(value: Any) -> bool:
 
 
 def box(span: Any) -> Box | None:
-    """Where a span stands; None where it says nothing."""
+    """The position of a span; None if it has none."""
     if not isinstance(span, Mapping):
         return None
     kind = span.get("kind")
@@ -70,7 +70,7 @@ def covered(spans: Any) -> tuple[Box, ...]:
 
 
 def kinds(boxes: Sequence[Box]) -> set[Any]:
-    """By which kinds of position they stand; pages of any number are one kind."""
+    """Their kinds of position; pages of any number are one kind."""
     return {one[0][0] for one in boxes}
 
 
@@ -79,7 +79,7 @@ def is_caption(spans: Any) -> bool:
 
 
 def says_something(spans: Any) -> bool:
-    """It stands somewhere, or is known to be a caption."""
+    """It has a position, or is known to be a caption."""
     return bool(covered(spans)) or is_caption(spans)
 
 
@@ -118,7 +118,7 @@ def correct_ranks(
     least: Fraction = Fraction(1, 2),
     of: str = "smaller",
 ) -> list[int]:
-    """The ranks of the correct hits, which say themselves where they stand; a repeated chunk counts once."""
+    """The ranks of the correct hits, which state their own position; a repeated chunk counts once."""
     best: dict[str, int] = {}
     for position, hit in enumerate(hits, start=1):
         found = covered(hit.get("source_spans"))

@@ -25,7 +25,7 @@ def headings(value: Any) -> list[str]:
 
 
 def heading_words(heading: str) -> str:
-    """Without the marks around it: those before it, and those that stand alone behind it."""
+    """Without the marks around it: those before it, and those after it that follow a space."""
     words = heading.lstrip("# \t\u00a0").split()
     while words and not words[-1].strip("#"):
         words.pop()

@@ -98,7 +98,7 @@ def test_the_text_at_an_expected_place_is_shown_wherever_a_stored_text_covers_it
     assert found["beyond"][0][1:] == (DOCUMENT[60:], "text of chunk c2; the rest of the place is not stored")
     assert found["nowhere"][0][1:] == (None, "no stored text covers this place")
     assert found["odd"][0][1] == "about this and that"
-    assert "positions do not tell which words are meant" in (found["odd"][0][2] or "")
+    assert "the exact words cannot be located" in (found["odd"][0][2] or "")
     assert found["hit"][0][1:] == ("234", "text of a hit")
     assert found["byte"][0][1] == "äight"
     assert found["line"] == [("place lines.md lines 2–3", "first line\nsecond line", "text of chunk l1 and 1 more")]
@@ -112,7 +112,7 @@ def test_the_text_at_an_expected_place_is_shown_wherever_a_stored_text_covers_it
 
 
 def test_the_text_of_an_expected_chunk_that_is_gone_is_read_at_its_place(workspace: Workspace) -> None:
-    """Scored with the old chunks, then chunked anew: the place of the expected chunk is kept, and others cover it."""
+    """Scored with the old chunks, then re-chunked: the place of the expected chunk is kept, and others cover it."""
     workspace.add_document("doc", "doc.md")
     add_text(workspace, "old", "doc", DOCUMENT[15:47], [{"kind": "char", "start": 15, "end": 47}])
     workspace.add_golden({"id": "q", "expected_chunk_ids": ["old"]})
@@ -178,7 +178,7 @@ def test_references_of_the_anchor_labelled_system_are_citations(workspace: Works
     assert (groundedness["rubric"], groundedness["score"], groundedness["claims"]) == (
         "groundedness", "5", [[True, "fifteen minutes"]],
     )  # fmt: skip
-    assert groundedness["by"] == "judged by judge-1, as the row has it"
+    assert groundedness["by"] == "judged by judge-1, as stored in the row"
     assert correctness["reasoning"] == "right"
     assert first["took"] == "2,455 ms"
     assert hits_of(data, first)[0]["score"] == "0.6 (vector 0.7, lexical 0.2)"
@@ -214,7 +214,7 @@ def test_what_was_not_checked_is_not_called_wrong(workspace: Workspace) -> None:
     answers = {name: view["sides"][0]["answer"] for name, view in views.items()}
     assert {name: [one[1:3] for one in answers[name]["citations"]] for name in ("real", "wrong", "open")} == {
         "real": [["ok", "a known chunk"]],
-        "wrong": [["bad", "leads to no known chunk"]],
+        "wrong": [["bad", "does not lead to a known chunk"]],
         "open": [["", "not checked, because the answer is not marked as grounded"]],
     }
     assert (answers["silent"]["refused"], answers["silent"]["reason"]) == (True, "nothing found")
@@ -411,7 +411,7 @@ def test_a_program_writes_what_the_command_writes(own_demo: Path, monkeypatch: p
         ("x.html", (), {"golden": "golden.yaml"}, "name one run"),
         ("x.html", ("a", "b", "c"), {"golden": "golden.yaml"}, "name one run"),
         ("x.html", ("latest",), {}, "no golden file"),
-        ("x.html", ("latest",), {"history": ["mrr"]}, "leave out latest"),
+        ("x.html", ("latest",), {"history": ["mrr"]}, "omit latest"),
         ("x.html", ("missing",), {"golden": "golden.yaml"}, "missing"),
         ("kb.db", ("latest",), {"golden": "golden.yaml"}, "kb.db"),
     ]

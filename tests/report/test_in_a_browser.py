@@ -127,7 +127,7 @@ def test_a_page_opens_from_disk_at_any_width_and_is_accessible(opened: Open, nam
         assert accessibility_faults(page) == [], (width, scheme)
 
 
-def test_nothing_that_data_says_is_markup(opened: Open) -> None:
+def test_data_is_never_interpreted_as_markup(opened: Open) -> None:
     for name in ("hostile two", "hostile one", "hostile history"):
         page = opened(name).page
         open_all(page)
@@ -155,13 +155,13 @@ def test_search_filters_and_order_choose_from_the_list(opened: Open) -> None:
     page = found.page
     status = page.locator("#status")
     expect(status).to_have_text("1–25 of 25 queries")
-    # Regressions first: what was found and is not any more.
+    # Regressions first: queries that were found and no longer are.
     kinds = [re.split(r"\s", text.strip(), maxsplit=2)[1] for text in found.summaries()]
     assert kinds[:3] == ["regression"] * 3
     assert kinds == sorted(kinds, key=["regression", "loss", "worse", "win", "better", "draw"].index)
 
     page.get_by_label("Search").fill("declined card")
-    expect(status).to_have_text("1–1 of 1 query, chosen from 25")
+    expect(status).to_have_text("1–1 of 1 query, filtered from 25")
     assert "My card was declined" in found.summaries()[0]
     page.get_by_label("Search").fill("no such words")
     expect(status).to_contain_text("No query matches")
@@ -175,7 +175,7 @@ def test_search_filters_and_order_choose_from_the_list(opened: Open) -> None:
     assert count == kinds.count("regression")
     button.click()
     expect(button).to_have_attribute("aria-pressed", "true")
-    expect(status).to_have_text(f"1–{count} of {count} queries, chosen from 25")
+    expect(status).to_have_text(f"1–{count} of {count} queries, filtered from 25")
     button.click()
     expect(status).to_have_text("1–25 of 25 queries")
     page.locator(".ribbon.hm").click()
@@ -226,7 +226,7 @@ def test_a_query_shows_both_rankings_and_both_answers(opened: Open) -> None:
         found: list[dict[str, float]] = item.locator(".side").evaluate_all(script)
         return found
 
-    # They stand side by side, and one below the other on a phone.
+    # They are side by side, and one below the other on a phone.
     left, right = boxes()
     assert left["y"] == right["y"]
     assert left["right"] <= right["x"]
@@ -317,7 +317,7 @@ def test_everything_can_be_done_with_the_keyboard(opened: Open) -> None:
     ]  # fmt: skip
     page.get_by_label("Search").focus()
     page.keyboard.type("password")
-    expect(page.locator("#status")).to_contain_text("chosen from 25")
+    expect(page.locator("#status")).to_contain_text("filtered from 25")
     page.get_by_role("button", name="Show all").focus()
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
@@ -398,7 +398,7 @@ SEEN = """
 
 
 def test_everything_that_is_chosen_is_printed(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
-    """Not the page of the list that is shown, but the whole; and afterwards the page is as it was."""
+    """Not only the current page of the list, but all of it; afterwards the page is as before."""
     make_texts(tmp_path, 120)
     files = ["--db", str(tmp_path / "kb.db"), "--golden", str(tmp_path / "golden.json")]
     assert run(["report", "a", "b", *files, "-o", str(tmp_path / "r.html")]) == 0
@@ -410,9 +410,9 @@ def test_everything_that_is_chosen_is_printed(browser: Browser, tmp_path: Path) 
     page.get_by_label("Category").select_option("area 3")
     few = page.pdf()
     assert page.evaluate("window.seen") == {
-        "listed": 17, "full": 17, "closed": 0, "said": "17 of 120 queries, chosen by category area 3, in full.",
+        "listed": 17, "full": 17, "closed": 0, "said": "17 of 120 queries, filtered by category area 3, in full.",
     }  # fmt: skip
-    expect(page.locator("#status")).to_have_text("1–17 of 17 queries, chosen from 120")
+    expect(page.locator("#status")).to_have_text("1–17 of 17 queries, filtered from 120")
     page.get_by_role("button", name="Show all").click()
     everything = page.pdf()
     assert page.evaluate("window.seen") == {

@@ -109,7 +109,7 @@ def test_two_runs_verdict_numbers_and_what_they_rest_on(decided: Workspace) -> N
     lead = page.partition('<p class="lead">')[2].partition("<section")[0]
     assert f"{evidence.low:+.4f} to {evidence.high:+.4f}".replace("-", "−") in lead
     # What could have been detected.
-    assert f"a change in mrr of about {evidence.detectable:.4f} is found in four of five trials" in lead
+    assert f"a change in mrr of about {evidence.detectable:.4f} is detected in four out of five trials" in lead
 
     numbers = section(page, "numbers")
     row = row_of(numbers, "mrr")
@@ -212,7 +212,7 @@ def test_one_run_numbers_pictures_and_findings(decided: Workspace, capsys: pytes
     assert [code for code in shown if code != "kbeval"] == found
 
 
-def test_a_history_marks_changed_labels_where_nothing_joins(workspace: Workspace) -> None:
+def test_a_history_marks_changed_labels_and_does_not_join_across_them(workspace: Workspace) -> None:
     """Another configuration, then other labels, then other definitions."""
     files = ["--db", str(workspace.db), "--golden", str(workspace.golden)]
     workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})

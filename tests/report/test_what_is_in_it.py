@@ -76,7 +76,7 @@ def test_the_same_runs_give_the_same_bytes(in_demo: Path) -> None:
         assert pages[0] == pages[1], arguments
 
 
-def test_nothing_of_the_texts_is_left_when_they_are_left_out(in_demo: Path) -> None:
+def test_redacted_reports_contain_no_texts(in_demo: Path) -> None:
     texts = ["declined", "SEPA", "fifteen minutes", "Signing in", "three, five and seven", "After five wrong passwords"]
     for arguments in (["latest~1", "latest"], ["latest"]):
         for redact in ([], ["--redact"]):
@@ -90,7 +90,7 @@ def test_nothing_of_the_texts_is_left_when_they_are_left_out(in_demo: Path) -> N
     assert run(["report", "--history", "mrr", "-o", "h.html", "--redact"]) == 0
 
 
-def test_where_it_is_written(in_demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_default_output_paths(in_demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["report", "latest~1", "latest"]) == 0
     assert "runs/2026-03-04-rechunked/report.html" in capsys.readouterr().err
     assert Path("runs/2026-03-04-rechunked/report.html").read_text().startswith("<!DOCTYPE html>")
@@ -144,7 +144,7 @@ def test_it_is_opened_in_the_browser_of_the_system(in_demo: Path) -> None:
         (["latest", "--match", "no"], "--match"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(
+def test_invalid_requests_are_one_line_errors(
     made_demo: Path, arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     inside = [] if "--db" in arguments else ["--db", str(made_demo / "kb.db")]
@@ -204,7 +204,7 @@ def test_runs_with_little_in_them(workspace: Workspace, tmp_path: Path, capsys: 
     assert run(["report", "some", "broken", *files, "--skip-bad-rows", "--slices", "category"]) == 0
 
 
-def test_a_history_shows_what_changed_and_what_does_not_settle(workspace: Workspace) -> None:
+def test_a_history_shows_what_changed_and_unstable_queries(workspace: Workspace) -> None:
     workspace.add_golden(
         {"id": "flaky", "expected_chunk_ids": ["c1"]},
         {"id": "lost", "query": "Where is it?", "expected_chunk_ids": ["c2"], "category": "places"},

@@ -164,7 +164,7 @@ def test_a_missing_query_counts_as_zero_if_asked(workspace: Workspace) -> None:
 
 
 def test_by_spans_a_hit_with_two_places_takes_two_ranks(workspace: Workspace) -> None:
-    """Chunks a (lines 1–4, grade 1) and b (5–8, grade 3) are expected; the run was chunked anew."""
+    """Chunks a (lines 1–4, grade 1) and b (5–8, grade 3) are expected; the run was re-chunked."""
     for chunk, first in (("a", 1), ("b", 5), ("z", 20)):
         workspace.add_chunk(chunk, "d1", [{"kind": "line", "start": first, "end": first + 3}], "old@1")
     workspace.add_document("d1", "d1.md")

@@ -20,7 +20,7 @@ def chunk(number: int, size: int) -> tuple[str, list[dict[str, Any]]]:
 
 
 def index(workspace: Workspace, size: int, version: str = "fix@1") -> None:
-    """Build the index anew: chunks of so many lines, numbered from 0."""
+    """Rebuild the index: chunks of this many lines, numbered from 0."""
     workspace.execute("DELETE FROM chunks")
     for number in range(LINES // size):
         name, spans = chunk(number, size)
@@ -28,7 +28,7 @@ def index(workspace: Workspace, size: int, version: str = "fix@1") -> None:
 
 
 def add_run(workspace: Workspace, run_id: str, size: int, version: str = "fix@1", *, spans: bool = True) -> None:
-    """Every query finds the chunk that holds most of it, behind another one; every fourth finds nothing."""
+    """Every query finds the chunk that contains most of it, after another one; every fourth finds nothing."""
     rows = {}
     for number in range(12):
         right = (number * 12 + 6) // size
@@ -121,7 +121,7 @@ def test_ids_used_again_by_an_index_that_was_never_scored_are_seen_where_hits_sa
     # The other run is of the index that is there now.
     assert len(found) == 1
     assert found[0].startswith("run run-a: ")
-    # Nothing tells where a hit does not say where it stands.
+    # Without a position in the hit, this cannot be determined.
     altered(workspace, lambda hit: hit.pop("source_spans"))
     assert "displaced-hits" not in check(workspace, capsys)[1]
 
@@ -130,7 +130,7 @@ def test_ids_used_again_by_an_index_that_was_never_scored_are_seen_where_hits_sa
     ("said", "is_displaced"),
     [
         ({"source_spans": [{"kind": "line", "start": 13, "end": 24}]}, False),
-        # A part of the chunk, or the chunk with what stands around it.
+        # Part of the chunk, or the chunk with the text around it.
         ({"source_spans": [{"kind": "line", "start": 15, "end": 16}]}, False),
         ({"source_spans": [{"kind": "code", "line_start": 1, "line_end": 40}]}, False),
         ({"citation": {"kind": "line", "path": "d.md", "start": 13, "end": 13}}, False),
@@ -154,7 +154,7 @@ def test_a_hit_that_cannot_be_the_chunk_of_the_table_is_told_from_one_that_can(
     workspace.add_run("run", {"q": {"hits_top_k": [{"rank": 1, "chunk_id": "c", "doc_id": "d"} | said]}})
     assert ("displaced-hits" in check(workspace, capsys)[1]) == is_displaced
     # Documents are seen without another look at the rows, so scoring says it too.
-    warned = any("in another document than the tables have them in" in one for one in workspace.score().warnings)
+    warned = any("in another document than in the tables" in one for one in workspace.score().warnings)
     assert warned == (said == {"doc_id": "e"})
 
 
@@ -213,7 +213,7 @@ def test_hits_without_chunk_ids_are_matched_by_where_they_stand(plain: Workspace
     assert scored.notes == ["run run-a is matched by document and span: most of its hits do not name a chunk"]
 
 
-def test_hits_without_chunk_ids_and_places_are_matched_by_document_and_it_is_said(plain: Workspace) -> None:
+def test_hits_without_chunk_ids_and_places_are_matched_by_document_with_a_warning(plain: Workspace) -> None:
     altered(plain, lambda hit: (hit.pop("chunk_id"), hit.pop("source_spans")))
     assert any("12 of 12 queries (first q00) matched by document alone" in one for one in plain.score().warnings)
 
@@ -269,7 +269,7 @@ def test_an_unreadable_configuration_is_named(plain: Workspace, capsys: pytest.C
 # --- depth -------------------------------------------------------------------------------------------
 
 
-def test_a_run_that_kept_fewer_hits_than_k_is_said_to(workspace: Workspace) -> None:
+def test_a_run_that_kept_fewer_hits_than_k_is_reported(workspace: Workspace) -> None:
     workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": [f"c{n}"]} for n in range(12)))
     deep = {}
     for n in range(12):
@@ -309,7 +309,7 @@ def spans_in(doc: str) -> list[dict[str, Any]]:
     return [{"doc_id": doc, "kind": "line", "start": 1, "end": 3}]
 
 
-def test_a_zero_of_labels_by_place_that_could_not_be_matched_is_said(workspace: Workspace) -> None:
+def test_a_zero_of_labels_by_place_that_could_not_be_matched_is_explained(workspace: Workspace) -> None:
     workspace.add_golden(
         {"id": "known", "expected_spans": spans_in("a.md")},
         {"id": "misnamed", "expected_spans": spans_in("notes/b.md")},

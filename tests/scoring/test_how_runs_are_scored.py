@@ -1,4 +1,4 @@
-"""How to score is said once, in the same words, to every command; and what a comparison by spans rests on is said."""
+"""Every command takes the same options for scoring; and what a comparison by spans is based on is reported."""
 
 from __future__ import annotations
 
@@ -73,7 +73,9 @@ def test_sql_says_where_it_matches_otherwise_than_the_stored_numbers(
     assert "'kbeval score --all --match exact' stores the numbers computed that way" in capsys.readouterr().err
 
 
-def test_labels_much_coarser_than_hits_and_a_verdict_that_hangs_on_the_rule_are_said(workspace: Workspace) -> None:
+def test_labels_much_coarser_than_hits_and_a_verdict_that_depends_on_the_rule_are_reported(
+    workspace: Workspace,
+) -> None:
     ids = [f"q{number:02}" for number in range(30)]
     workspace.add_golden(*({"id": one, "expected_chunk_ids": ["large"]} for one in ids))
     workspace.add_chunk("large", "d", [{"kind": "line", "start": 1, "end": 100}], "old@1")
@@ -95,7 +97,7 @@ def test_across_chunkers_the_number_that_charges_for_text_is_shown(
     assert {f"hit_within@{budget}" for budget in (500, 1000, 2000, 4000)} <= set(shown)
 
 
-def test_numbers_of_other_definitions_are_made_anew_and_it_is_said(
+def test_numbers_of_other_definitions_are_recomputed_with_a_note(
     demo: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with closing(sqlite3.connect(demo / "kb.db")) as connection, connection:

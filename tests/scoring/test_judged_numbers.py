@@ -239,7 +239,7 @@ def test_what_a_judge_said_is_shown_next_to_the_answer(judged: Workspace, capsys
     assert [(one["rubric"], one["score"]) for one in found] == [("groundedness", 2.0), ("tone", None)]
 
 
-def test_what_others_wrote_into_the_tables_is_no_crash(judged: Workspace) -> None:
+def test_foreign_values_in_the_tables_do_not_crash_it(judged: Workspace) -> None:
     store(judged, "a", full(4.0))
     for column, value in (("rubrics_json", "[[1], null, {}]"), ("rubrics_json", "{"), ("n_wanted", "many")):
         judged.execute(f"UPDATE kbeval_judgings SET {column} = ?", (value,))

@@ -88,7 +88,7 @@ def test_score_and_check_say_so_too(workspace: Workspace, capsys: pytest.Capture
         ([LINES], [hit(1, {"kind": "caption", "path": "p"})], "span", []),
         ([LINES], [hit(1, BYTES, doc="d2")], "span", []),  # another document: a miss by any kind
         ([LINES], [], "span", []),
-        # One hit that cannot be held against the answer leaves the whole query to the document.
+        # If one hit cannot be compared with the answer, the document decides for the whole query.
         ([LINES], [hit(1, OTHER_LINES), hit(2, BYTES)], "doc", [1, 2]),
         # And so does one expected place.
         ([LINES, BYTES], [hit(1, OTHER_LINES)], "doc", [1]),

@@ -1,7 +1,7 @@
 """The numbers of known data stay the same bytes, whatever is rebuilt around them.
 
-`python -m tests.scoring.test_known_aggregates` writes the file of known numbers anew: only after a change that is meant
-to change numbers, and that the oracles confirm.
+`python -m tests.scoring.test_known_aggregates` rewrites the file of known numbers: only after a change that is meant to
+change numbers, and that the oracles confirm.
 """
 
 from __future__ import annotations

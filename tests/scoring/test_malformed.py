@@ -1,4 +1,4 @@
-"""A malformed place is no place: citations and source_spans that say wrongly where say nothing, and are counted."""
+"""Malformed positions are ignored and counted, in citations and in source_spans."""
 
 from __future__ import annotations
 
@@ -137,12 +137,12 @@ def test_malformed_spans_of_hits_say_nothing_and_are_counted(
     assert "[malformed-span]" in out
     assert "hit 2" not in out
     for run_id, form in FORMS.items():
-        # Nothing says where the first one stands, so the document decides.
+        # The position of the first one is unknown, so the document decides.
         assert scored[run_id].to_dict()["ledger"]["matched"] == {"span": 0, "doc": 1}, form
         assert f"{run_id} q: hit 1" in out, form
 
 
-def test_hits_without_spans_are_no_finding(known: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_hits_without_spans_are_not_a_finding(known: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     spans: tuple[Any, ...] = (None, [], [{"kind": "caption"}])
     for number, place in enumerate(spans):
         known.add_run(f"run{number}", {"q": {"hits_top_k": [{**hits("c")[0], "source_spans": place}]}})

@@ -1,4 +1,4 @@
-"""Hits that are right by where they stand, whatever their ids."""
+"""Hits that are correct by their position, whatever their ids."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def test_spans_that_say_nothing_do_not_hide_what_is_known_of_the_chunk(workspace
     workspace.add_run("run", rows, chunker="new@2")
     assert correct_ranks(workspace) == {name: [2] for name in names}
     workspace.execute("DELETE FROM chunks WHERE chunk_id LIKE 'n1-%'")
-    # It is not known where the first hits stand: the document decides.
+    # The position of the first hits is unknown: the document decides.
     assert correct_ranks(workspace) == {name: [1, 2] for name in names}
 
 
@@ -233,7 +233,7 @@ def test_a_thousand_overlapping_spans_in_a_chunk_are_merged_in_no_time(workspace
     assert time.perf_counter() - started < 10
 
 
-def test_where_nobody_knows_where_a_hit_stands_the_document_decides(workspace: Workspace) -> None:
+def test_if_the_place_of_a_hit_is_unknown_the_document_decides(workspace: Workspace) -> None:
     workspace.add_golden({"id": "q", "expected_chunk_ids": ["old"]})
     workspace.add_chunk("old", "d", [line(1, 10)], "old@1")
     found = [hit("n1", line(50, 60)), {"chunk_id": "n2", "doc_id": "d"}, hit("n3", line(1, 10), doc="e")]

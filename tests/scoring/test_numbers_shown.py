@@ -89,20 +89,22 @@ def test_csv_has_an_empty_cell_for_it(
     assert row["groundedness"] == ""
 
 
-def test_a_count_of_no_queries_is_nought(workspace: Workspace) -> None:
+def test_a_count_of_no_queries_is_zero(workspace: Workspace) -> None:
     workspace.add_golden({"id": "q", "expected_chunk_ids": ["c1"]})
     workspace.add_run("run", {})
     numbers = workspace.score().aggregates["run"].numbers()
     assert (numbers["total_queries"], numbers["failed_queries"], numbers["mrr"]) == (0, 0, None)
 
 
-def test_what_was_stored_before_there_was_a_ledger_is_shown_as_it_stands() -> None:
+def test_numbers_stored_before_there_was_a_ledger_are_shown_as_stored() -> None:
     old = AggregateMetrics.from_json('{"mrr": 0.0, "groundedness": 0.0, "hit_at_k": {"1": 0.0}}')
     assert old.value("groundedness") == 0.0
     assert old.numbers()["hit_at_k.1"] == 0.0
 
 
-def test_what_changed_from_nothing_has_no_change(answering: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_number_without_an_earlier_value_has_no_change(
+    answering: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = json.dumps({"hits_top_k": hits("c1"), "answer": answer("yes")})
     answering.execute("UPDATE eval_query_results SET result_json = ? WHERE run_id = 'a'", (text,))
     where = ["--db", str(answering.db), "--golden", str(answering.golden), "--format", "json"]
@@ -266,7 +268,7 @@ def test_a_run_that_asked_for_more_than_came_holds_all_there_is(workspace: Works
 # --- tables and options -----------------------------------------------------------------------------------
 
 
-def test_percentiles_of_ones_own_are_in_the_table(timed: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_own_percentiles_are_in_the_table(timed: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     folder = add_metric(timed, "waited", "-- grain: per_query\n-- agg: percentiles\nelapsed_ms")
     where = ["--db", str(timed.db), "--golden", str(timed.golden), "--metrics", str(folder)]
     assert run(["score", "run", "--dry-run", *where]) == 0

@@ -1,4 +1,4 @@
-"""The oracle itself, held against numbers that were worked out by hand."""
+"""The oracle itself, checked against numbers that were worked out by hand."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ FIRST_BLOCK = {"kind": "line", "path": "d.md", "start": 30, "end": 30}
         (hit("n", line(9, 1), citation=FIRST_BLOCK), [chunk("n", line(1, 10), version=NEW)], 1),
         (hit("n", {"kind": "caption"}), [chunk("n", line(1, 10), version=NEW)], None),
         (hit("n", citation=line(2, 9)), [chunk("n", version=NEW)], 1),
-        (hit("n", citation={"path": "d.md"}), [], 1),  # nobody knows: the document decides
+        (hit("n", citation={"path": "d.md"}), [], 1),  # not known: the document decides
     ],
 )
 def test_a_hit_is_where_it_says_then_where_the_tables_say_then_where_it_is_cited(
@@ -131,14 +131,14 @@ def test_a_hit_is_where_it_says_then_where_the_tables_say_then_where_it_is_cited
     assert decided(world(LABEL, run(found), kept=again))[2] == rank
 
 
-def test_what_other_hits_say_places_no_hit() -> None:
+def test_a_hit_is_not_located_by_other_hits() -> None:
     found = hit("n", citation=line(1, 9))
     sighted = kept("n", line(30, 40), version=NEW, seen_in="hits")
     assert decided(world(LABEL, run(found), kept=[sighted]))[2] == 1
     assert decided(world(LABEL, run(found), run(hit("n", line(30, 40)), name="other")))[2] == 1
 
 
-def test_of_several_policies_the_runs_own_is_believed_then_the_table_then_the_first_seen() -> None:
+def test_of_several_policies_that_of_the_run_takes_precedence_then_the_table_then_the_first_seen() -> None:
     right, wrong = line(1, 10), line(50, 60)
     found = hit("n")
     first = kept("n", right, version=NEW, policy="p1", since=2)
@@ -232,7 +232,7 @@ def test_what_the_table_holds_now_is_foreign_to_a_run_of_an_earlier_index() -> N
     assert ownership("c", made, *now, archive=(*gone,)) == "foreign"
     assert ownership("n", made, *now, archive=(*gone,)) == "own"
     assert ownership("c", run(hit("n"), hit("x"), version=OLD), *now, archive=(*gone,)) == "own"  # half of them
-    assert ownership("c", run(hit("n"), hit("o"), version=OLD), *now) == "own"  # nobody knows that they were there
+    assert ownership("c", run(hit("n"), hit("o"), version=OLD), *now) == "own"  # it is not known that they were there
 
 
 def test_an_id_of_another_policy_is_foreign() -> None:
@@ -396,7 +396,7 @@ def test_a_correct_hit_within_a_budget(hits: list[dict[str, Any]], within: list[
     assert (list(found.values()) if found else None) == within
 
 
-def test_nothing_came_back_counts_where_sizes_are_known() -> None:
+def test_empty_results_count_if_sizes_are_known() -> None:
     golden = [entry("c", name="q"), entry("c", name="r")]
 
     def within(*hits: dict[str, Any]) -> Any:

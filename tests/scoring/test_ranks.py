@@ -1,4 +1,4 @@
-"""Ranks that stand more than once in a ranking: each hit takes a place of its own, and it is said."""
+"""Duplicate ranks in a ranking: each hit takes a rank of its own, with a warning."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Rows in the shape in which real systems store them, and what they must come to.
+"""Rows in the form in which real systems store them, and the numbers that they must give.
 
 A knowledge-base workbench stores no `source_spans`: its hits cite the first block of their chunk, usually the heading,
-and the table `chunks` knows where the whole chunk stands. Chunk ids change with a chunking parameter while the chunker
+and the table `chunks` has the position of the whole chunk. Chunk ids change with a chunking parameter while the chunker
 keeps its name. Every number here is small enough to be checked by hand.
 """
 
@@ -60,7 +60,7 @@ def index_without_policies(workspace: Workspace, chunks: Mapping[str, tuple[int,
 
 
 def cited(*chunk_ids: str, **more: Any) -> dict[str, Any]:
-    """A workbench's row: each hit cites its chunk's first line, and says nothing else about where it stands."""
+    """A workbench's row: each hit cites its chunk's first line, and states nothing else about its position."""
     places = {**SMALL, **LARGE}
     hits = [
         {
@@ -164,7 +164,7 @@ def test_after_reindexing_the_kept_places_say_where_the_old_chunks_stood(guide: 
     assert_true_numbers(guide)
 
 
-def test_what_a_row_itself_says_about_its_spans_comes_first(guide: Workspace) -> None:
+def test_spans_in_a_row_take_precedence(guide: Workspace) -> None:
     index(guide, SMALL, "md@1", "p1")
     index(guide, LARGE, "md@2", "p1")
     add_labels(guide, q1="s3", q3="s2")
@@ -373,7 +373,7 @@ def test_either_way_of_matching_can_be_asked_for(guide: Workspace) -> None:
 
 
 def test_labels_that_cannot_be_matched_are_left_out_with_a_warning(guide: Workspace) -> None:
-    # The table holds the chunks of the run, the labels are not among them, and nothing knows where they stood.
+    # The table contains the chunks of the run, the labels are not among them, and their position is unknown.
     index(guide, LARGE, "md@2", "p1")
     add_new_run(guide)
     scored = guide.score("new")
@@ -524,7 +524,7 @@ def test_recall_of_chunks_by_id(workspace: Workspace) -> None:
     workspace.add_golden({"id": "q", "expected_chunk_ids": ["a", "b", "c"]}, {"id": "r", "expected_doc_ids": ["d"]})
     hits = [{"chunk_id": chunk} for chunk in ("a", "x", "c", "a", "y", "b")]
     add_run(workspace, "run", {"q": {"hits_top_k": hits}, "r": {"hits_top_k": hits}}, "md@1")
-    # By hand: a at 1, c at 3, b at 6, of three; a that comes again is no further one. r expects no chunks.
+    # By hand: a at 1, c at 3, b at 6, of three; the repeated a does not count again. r expects no chunks.
     found = workspace.aggregate()
     assert found["recall_at_k_chunk"] == {"1": 0.3333, "3": 0.6667, "5": 0.6667, "10": 1.0}
     assert found["ledger"]["metrics"]["recall_at_k_chunk"] == {"scored": 1, "not_applicable": 1}
@@ -565,7 +565,7 @@ def test_hits_within_tokens_by_id(workspace: Workspace) -> None:
         ],  # 200 and 1,500, as the table says; a repeated chunk is read once
         "q3": [hit("unknown", text="x" * 2401), hit("right", token_count=0)],  # 600.25
         "q4": [hit("wrong")],  # nothing to find, whatever it costs
-        "q5": [hit("unknown"), hit("right", token_count=1)],  # nobody knows what was read before
+        "q5": [hit("unknown"), hit("right", token_count=1)],  # the size of what was read before is unknown
     }
     add_run(workspace, "run", {query: {"hits_top_k": hits} for query, hits in rankings.items()}, "md@1")
     # By hand, q1 to q4: 1 1 1 1, 0 0 1 1, 0 1 1 1, 0 0 0 0.

@@ -1,6 +1,6 @@
 """A real experiment: the same documents in three chunkings, searched by SQLite's full-text index.
 
-Each question has a known answer line, marked by words that stand nowhere else, so that every chunking finds it. The
+Each question has a known answer line, marked by words that occur nowhere else, so that every chunking finds it. The
 runs retrieve equally well, and a comparison must not show the change of chunk ids as regressions. Labels are made in
 two ways: by the answer's line, and, as people do it, by the chunk of 20 lines that holds it. The second is coarser: a
 small chunk can hold the answer at its edge and share less than half of itself with the labelled chunk.
@@ -69,7 +69,7 @@ class Index:
 
 
 def label_by_line(workspace: Workspace) -> None:
-    """Say where the answer stands, beside the chunk that holds it."""
+    """Add the position of the answer to the chunk that contains it."""
     entries = json.loads(workspace.golden.read_text())
     for entry in entries:
         line = int(entry["tags"][0])
@@ -117,7 +117,7 @@ PAIRS = [("lines-20", "lines-7"), ("lines-20", "lines-40"), ("lines-7", "lines-4
 
 
 @pytest.mark.parametrize(("a", "b"), PAIRS)
-def test_equally_good_retrieval_is_no_regression_whatever_the_chunks(experiment: Workspace, a: str, b: str) -> None:
+def test_equally_good_retrieval_is_not_a_regression_whatever_the_chunks(experiment: Workspace, a: str, b: str) -> None:
     label_by_line(experiment)
     report = compare(experiment, a, b)
     assert report.chunker_version_match == "fallback_doc_span"

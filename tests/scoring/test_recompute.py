@@ -46,13 +46,13 @@ def moved(workspace: Workspace, *, cache: str = "on", **options: Any) -> dict[st
     return {movement.metric: movement for movement in found.movements}
 
 
-def test_nothing_moves_where_nothing_changed(scored: Workspace) -> None:
+def test_without_changes_no_number_moves(scored: Workspace) -> None:
     found = recompute(scored.db, scored.golden, ScoreOptions(cache="on"), explain=True)
     assert not found.due.reasons
     assert not found.movements
 
 
-def test_one_cause_has_it_all(scored: Workspace) -> None:
+def test_a_single_cause_is_attributed_the_whole_change(scored: Workspace) -> None:
     label(scored, "c2")
     assert moved(scored)["mrr"].because == {LABELS: -0.125}
     label(scored, "c1")
@@ -60,7 +60,7 @@ def test_one_cause_has_it_all(scored: Workspace) -> None:
     assert moved(scored)["mrr"].because == {DATA: -0.25}
 
 
-def test_labels_and_rows_are_told_apart(scored: Workspace) -> None:
+def test_changes_of_labels_and_rows_are_distinguished(scored: Workspace) -> None:
     """By hand: q0 now finds its chunk at rank 2 (1 → 1/2), q1 finds nothing (1 → 0); four queries."""
     label(scored, "c2")
     rewrite(scored, "q1", "c9", "c8")
@@ -69,14 +69,14 @@ def test_labels_and_rows_are_told_apart(scored: Workspace) -> None:
     assert found.because == {LABELS: -0.125, DATA: -0.25}
 
 
-def test_where_both_touch_one_query_labels_change_first(scored: Workspace) -> None:
+def test_if_both_change_one_query_labels_are_applied_first(scored: Workspace) -> None:
     """Under the old rows the new label of q0 is at rank 2, under the new ones at rank 4."""
     label(scored, "c2")
     rewrite(scored, "q0", "c7", "c8", "c9", "c2")
     assert moved(scored)["mrr"].because == {LABELS: -0.125, DATA: -0.0625}
 
 
-def test_without_the_earlier_rows_labels_are_still_told_apart(workspace: Workspace) -> None:
+def test_without_the_earlier_rows_labels_are_still_distinguished(workspace: Workspace) -> None:
     label(workspace, "c1")
     workspace.add_run("run", {f"q{n}": {"hits_top_k": hits("c1", "c2", "c3")} for n in range(4)})
     store(workspace, cache="off")
@@ -85,7 +85,7 @@ def test_without_the_earlier_rows_labels_are_still_told_apart(workspace: Workspa
     assert moved(workspace, cache="off")["mrr"].because == {DATA: -0.25, LABELS: -0.125}
 
 
-def test_definitions_labels_and_rows_are_told_apart(scored: Workspace) -> None:
+def test_definitions_labels_and_rows_are_distinguished(scored: Workspace) -> None:
     """A definition that changed: queries without a row count as zero from now on."""
     scored.add_golden(*({"id": f"q{n}", "expected_chunk_ids": ["c1"]} for n in range(5)))
     store(scored)
@@ -96,7 +96,7 @@ def test_definitions_labels_and_rows_are_told_apart(scored: Workspace) -> None:
     assert found.because == {"missing queries count differently": -0.2, LABELS: -0.1, DATA: -0.2}
 
 
-def test_what_cannot_be_told_apart_is_named_together(workspace: Workspace) -> None:
+def test_causes_that_cannot_be_separated_are_named_together(workspace: Workspace) -> None:
     label(workspace, "c1")
     workspace.add_run("run", {f"q{n}": {"hits_top_k": hits("c1", "c2", "c3")} for n in range(4)})
     store(workspace, cache="off")
@@ -149,7 +149,7 @@ def changed(workspace: Workspace, **options: Any) -> dict[str, list[str] | None]
 
 @pytest.mark.parametrize("cache", ["on", "off"])
 def test_the_queries_that_changed_are_named(workspace: Workspace, cache: str) -> None:
-    """With a copy of the earlier rows beside the database, and with what the database itself keeps of them."""
+    """With a copy of the earlier rows next to the database, and with what the database itself keeps of them."""
     label(workspace, "c1")
     workspace.add_run("run", {f"q{n}": {"hits_top_k": hits("c1", "c2", "c3")} for n in range(4)})
     store(workspace, cache=cache)
@@ -162,7 +162,7 @@ def test_the_queries_that_changed_are_named(workspace: Workspace, cache: str) ->
     assert changed(workspace, cache=cache) == {LABELS: ["q0", "q2", "q3"], DATA: ["new", "q1", "q3"]}
 
 
-def test_what_was_not_kept_is_not_known(workspace: Workspace) -> None:
+def test_causes_are_unknown_if_earlier_data_was_not_kept(workspace: Workspace) -> None:
     label(workspace, "c1")
     workspace.add_run("run", {"q0": {"hits_top_k": hits("c1")}})
     store(workspace, cache="off")

@@ -1,4 +1,4 @@
-"""Regions: the pieces that they are cut into cover the same area, and many of them are no matter."""
+"""Regions: the pieces that they are cut into cover the same area, and large numbers of them are handled."""
 
 from __future__ import annotations
 

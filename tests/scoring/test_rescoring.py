@@ -146,7 +146,7 @@ def test_labels_make_all_due_and_comments_order_and_format_do_not(night: Night) 
     assert night.reasons() == {}
 
 
-def test_a_new_version_alone_is_no_reason(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_version_alone_is_not_a_reason(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
     """What its numbers mean is in the hash of the definitions, shipped SQL included."""
     monkeypatch.setattr(kbeval.scoring.provenance, "__version__", "99.0")
     assert night.reasons() == {}
@@ -162,7 +162,7 @@ def test_several_causes_are_all_named(night: Night) -> None:
 
 @pytest.mark.parametrize("journal", ["DELETE", "WAL"])
 @pytest.mark.parametrize("cache", ["on", "off"])
-def test_where_nothing_changed_nothing_is_written(night: Night, journal: str, cache: str) -> None:
+def test_without_changes_nothing_is_written(night: Night, journal: str, cache: str) -> None:
     night.execute(f"PRAGMA journal_mode = {journal}")
     night.night(cache=cache)
     before = night.db.read_bytes()
@@ -201,7 +201,7 @@ COMPANY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("company", COMPANY)
-def test_an_imported_run_beside_it_changes_no_number(night: Night, company: str) -> None:
+def test_an_imported_run_in_the_same_database_changes_no_number(night: Night, company: str) -> None:
     config, options = COMPANY[company]
     night.add_golden({"id": "q1", "expected_chunk_ids": ["c1"], "gold_claim_substr": ["the claim"]})
     night.edit(set_row("r1", "q1", {**JUDGED, "answer": answer("the claim")}), set_config("r2", config))
@@ -219,7 +219,7 @@ def hit(chunk: str, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def unindexed(night: Night) -> Night:
-    """No table knows the chunks: only hits say where they stand."""
+    """No table contains the chunks: only hits have their positions."""
     for table in ("kbeval_chunk_spans", "chunks", "documents"):
         night.execute(f"DELETE FROM {table}")
     return night
@@ -253,7 +253,7 @@ def scored_twice(night: Night, **options: Any) -> tuple[dict[str, str], dict[str
 
 
 def test_hits_that_were_archived_do_not_change_what_a_label_means(unindexed: Night) -> None:
-    """Stored hits disagree about where c1 stands; whichever was archived first must not win."""
+    """Stored hits disagree about the position of c1; the one that was archived first must not win."""
     unindexed.edit(set_row("r1", "q1", hit("c1", doc_id="d1", source_spans=THERE)))
     unindexed.edit(set_row("r2", "q1", hit("c1", doc_id="d1", source_spans=HERE)))
     unindexed.edit(set_row("r3", "q1", hit("n1", doc_id="d1", source_spans=HERE)), set_config("r1", {}))
@@ -310,7 +310,7 @@ def test_a_label_that_another_runs_hits_have_moved_makes_all_due(unindexed: Nigh
     assert unindexed.reasons(**SPAN) == {}
 
 
-def test_chunks_that_stand_twice_in_a_table_without_a_key_are_not_overlooked(night: Night) -> None:
+def test_duplicate_chunks_in_a_table_without_a_key_are_not_overlooked(night: Night) -> None:
     """Two equal rows cancel each other out in an exclusive or."""
     night.execute_script(
         "CREATE TABLE copy AS SELECT * FROM chunks; DROP TABLE chunks; ALTER TABLE copy RENAME TO chunks"
@@ -326,7 +326,7 @@ def test_chunks_that_stand_twice_in_a_table_without_a_key_are_not_overlooked(nig
 
 
 def stopping_after(night: Night, steps: int) -> Callable[[Scored], None]:
-    """Stores so many steps, and is interrupted at the next."""
+    """Stores this many steps, and is interrupted at the next."""
     done: list[Scored] = []
 
     def store(scored: Scored) -> None:

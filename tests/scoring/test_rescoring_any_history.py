@@ -138,7 +138,7 @@ def test_scoring_what_changed_gives_the_bytes_of_scoring_everything(
                 by_change.edit(*(edit for several in change for edit in several))
                 whole.edit(*(edit for several in change for edit in several))
             one_by_one = whole.copy(Path(folder) / str(number))
-            # A row or two a step.
+            # One or two rows per step.
             patch.setattr(rescoring, "STEP_ROWS", 2)
             by_change.night(**options)
             assert by_change.reasons(**options) == {}

@@ -1,4 +1,4 @@
-"""Numbers that anyone can check with a pencil."""
+"""Numbers that can be checked by hand."""
 
 from __future__ import annotations
 
@@ -285,12 +285,12 @@ def test_keys_are_in_the_order_of_the_contract(workspace: Workspace) -> None:
     ]
 
 
-def test_extra_ks_come_beside_the_usual_ones(workspace: Workspace) -> None:
+def test_extra_ks_are_added_to_the_usual_ones(workspace: Workspace) -> None:
     three_queries(workspace)
     assert list(workspace.aggregate(extra_ks=(4, 20))["hit_at_k"]) == ["1", "3", "4", "5", "10", "20"]
 
 
-def test_twice_the_same_bytes(workspace: Workspace) -> None:
+def test_scoring_twice_gives_the_same_bytes(workspace: Workspace) -> None:
     three_queries(workspace)
     texts = {workspace.score("run").aggregates["run"].to_json() for _ in range(2)}
     assert len(texts) == 1

@@ -69,7 +69,7 @@ def test_shards_of_real_processes_give_the_same_bytes(hostile: Path, tmp_path: P
     assert not (parts / "scores.json").exists()
     merge = subprocess.run(command(parts, "--merge"), check=False, capture_output=True, text=True, timeout=600)
     assert (merge.returncode, merge.stdout) == (0, "")
-    assert "stored the numbers of 7 runs of 3 shards" in merge.stderr
+    assert "stored the numbers of 7 runs from 3 shards" in merge.stderr
     assert scores(parts) == scores(whole)
     assert '"hits"' in scores(whole)
     assert not (parts / "shards").exists()
@@ -88,7 +88,7 @@ def plain(tmp_path: Path) -> Workspace:
     return workspace
 
 
-def test_what_goes_wrong_is_one_line_and_stores_nothing(
+def test_errors_are_one_line_and_store_nothing(
     plain: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     archive = tmp_path / "history"
@@ -149,7 +149,7 @@ def test_what_goes_wrong_is_one_line_and_stores_nothing(
     assert run(["archive", str(archive), "--db", str(plain.db)]) == 0
     code, lines = score("--merge")
     assert code == 2
-    assert lines[0].startswith("stored the numbers of 7 runs of 2 shards")
+    assert lines[0].startswith("stored the numbers of 7 runs from 2 shards")
     assert [line.split()[2] for line in lines[1:]] == ["unreadable", "run-3"]
     code, lines = score("--all", "--skip-bad-rows")
     assert code == 0

@@ -32,9 +32,9 @@ def test_the_rule_names_every_variant_and_no_other() -> None:
 def test_the_file_of_the_relation_says_that_there_is_a_variant_and_when(name: str) -> None:
     relation, _, variant = name.partition("@")
     (line,) = (line for line in relations()[relation].sql.splitlines() if line.startswith("-- variants: "))
-    assert line.startswith(f"-- variants: {variant}, where ")
+    assert line.startswith(f"-- variants: {variant}, ")
     path: Path = FILES[name]
-    assert path.read_text().startswith(f"-- {relation}: as {relation}.sql, where ")
+    assert path.read_text().startswith(f"-- {relation}: as {relation}.sql, ")
     assert path.with_name(f"{relation}.sql").is_file()
 
 

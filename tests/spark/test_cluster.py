@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -21,7 +22,8 @@ from tests.support.elsewhere import (
     scores,
 )
 from tests.support.second_engine import connected
-from tests.support.spark_cluster import Cluster, running_cluster
+from tests.support.spark_cluster import Cluster, running_cluster, running_server
+from tests.support.statements import assert_same_rows, assert_same_sums
 
 pytestmark = [
     pytest.mark.skipif("KBEVAL_SPARK_HOME" not in os.environ, reason="make test-spark runs it"),
@@ -40,8 +42,23 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return hostile_archive(tmp_path_factory.mktemp("hostile"))
 
 
-def test_stored_numbers_are_exact(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return large_archive(tmp_path_factory.mktemp("large"))
+
+
+def test_every_statement_after_the_facts_has_the_same_rows(made_demo: Path, cluster: Cluster, tmp_path: Path) -> None:
     with connected(cluster.address, tmp_path) as engine:
+        # What files must not use does fail or differ there.
+        with pytest.raises(Exception, match="VARCHAR"):
+            engine.rows("SELECT CAST(1 AS VARCHAR)")
+        assert engine.rows("SELECT LENGTH(LOWER('İ'))") == [(2,)]
+        assert_same_rows((made_demo / "kb.db", made_demo / "golden.yaml"), tmp_path, engine, all_data=False)
+
+
+def test_sums_and_stored_numbers_are_exact(cluster: Cluster, tmp_path: Path) -> None:
+    with connected(cluster.address, tmp_path) as engine:
+        assert_same_sums(engine, tmp_path)
         assert_exact_numbers(engine, tmp_path)
 
 
@@ -56,9 +73,35 @@ def test_odd_runs_have_the_same_bytes(
     assert_same_bytes(*hostile, tmp_path, cluster.address, *how, to_the_last_byte=not how)
 
 
-def test_a_worker_is_killed_in_the_middle(cluster: Cluster, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("memory", "settings"),
+    [
+        # Enough for the server, and nearly nothing for what is sorted, joined and grouped.
+        ("512m", {"spark.memory.fraction": "0.002"}),
+        # Too little for all of it.
+        ("160m", {"spark.testing.reservedMemory": "1000000"}),
+    ],
+    ids=["pool", "heap"],
+)
+def test_a_server_that_runs_out_of_memory_is_one_line(
+    large: tuple[Path, Path], tmp_path: Path, memory: str, settings: dict[str, str]
+) -> None:
+    archive, golden = shutil.copytree(large[0], tmp_path / "history"), large[1]
+    before = sorted(path.name for path in archive.iterdir())
+    with running_server(tmp_path, memory=memory, settings=settings) as server:
+        found = score(archive, golden, "--engine", server.address)
+    assert (found.returncode, found.stdout) == (2, ""), found.stderr
+    (line,) = found.stderr.splitlines()
+    said = re.fullmatch(r"kbeval: the engine at sc://\S+ ran out of memory \(at .+\): give it more, or .+", line)
+    # A server whose heap is full may say something else, or nothing any more.
+    other = re.fullmatch(r"kbeval: the engine at sc://\S+ (?:failed|does not answer) .+", line)
+    assert said or (other and memory == "160m"), line
+    assert sorted(path.name for path in archive.iterdir()) == before
+
+
+def test_a_worker_is_killed_in_the_middle(cluster: Cluster, large: tuple[Path, Path], tmp_path: Path) -> None:
     """20 runs × 2,000 queries × 10 hits. The last test: afterwards there is one worker."""
-    archive, golden = large_archive(tmp_path)
+    archive, golden = shutil.copytree(large[0], tmp_path / "there"), large[1]
     here = shutil.copytree(archive, tmp_path / "here")
     assert score(here, golden).returncode == 0
     before = {worker: cluster.tasks(worker) for worker in ("a", "b")}

@@ -79,7 +79,7 @@ def test_a_damaged_row_is_never_shown_and_is_archived_again(
     assert said(capfd, folder, "show", "one", "--query", "q1")[0] == 0
 
 
-def test_a_manifest_that_is_none_is_said(stored: Workspace, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_manifest_is_reported(stored: Workspace, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     archive(stored, folder)
     for text in ("", "{", "[]", "null", "{}", '{"format": 1}', '{"format": 1, "runs": [], "tables": 3}'):
         (folder / "manifest.json").write_text(text)
@@ -132,7 +132,7 @@ def test_a_manifest_that_names_other_runs_than_the_tables_is_damaged(
 
 
 def test_two_runs_that_say_the_same_of_their_rows_are_kept_apart_by_reading(stored: Workspace, folder: Path) -> None:
-    """Nobody writes such an archive; somebody may put one together."""
+    """kbeval does not write such an archive, but it can be assembled by hand."""
     archive(stored, folder)
     numberings: list[int] = []
 

@@ -39,7 +39,7 @@ def test_anchor_runs_are_scored_and_exported_the_same(tmp_path: Path, capfd: pyt
     assert len(contents(tmp_path / "a")) == 4
 
 
-def test_anchor_supports_of_runs_that_no_one_imported_are_the_same_too(
+def test_anchor_supports_of_runs_that_were_not_imported_are_the_same_too(
     workspace: Workspace, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Their rows are not parsed for it when they are archived, but when labels ask."""

@@ -57,7 +57,7 @@ def duplicate_run(database: Path, old: str, new: str) -> None:
 
 @pytest.fixture
 def own(demo: Pair, tmp_path: Path) -> Pair:
-    """A copy, for those who write."""
+    """A copy, for tests that write."""
     shutil.copytree(demo.database.parent, tmp_path / "own")
     found = Pair.__new__(Pair)
     found.database, found.golden, found.archive = (tmp_path / "own" / n for n in ("kb.db", "golden.yaml", "history"))
@@ -125,7 +125,7 @@ def test_every_command_says_the_same_of_an_archive(demo: Pair, command: str, cap
     assert contents(demo.archive) == before
 
 
-def test_labels_that_changed_are_told_apart_from_other_causes(demo: Pair, capfd: pytest.CaptureFixture[str]) -> None:
+def test_changed_labels_are_distinguished_from_other_causes(demo: Pair, capfd: pytest.CaptureFixture[str]) -> None:
     """Which takes the labels that the numbers were made with: the archive has brought them along."""
     for command in ("recompute --golden RELABELLED --explain --format json", "recompute --golden RELABELLED --explain"):
         assert "labels changed" in said(capfd, demo.archive, *filled(demo, command))[1]
@@ -139,7 +139,7 @@ def test_every_relation_holds_the_same_rows(demo: Pair) -> None:
 
 
 def relations_of(database: Path, golden: Path) -> dict[str, list[Any]]:
-    # Rows are numbered anew by everyone who reads them.
+    # Every reader numbers the rows again.
     sql = "SELECT COLUMNS(lambda c: NOT contains(c, 'result_no')) FROM {} ORDER BY ALL"
     numbered_in_text = {"span_sets", "span_pieces"}
     with open_explorer(database, golden) as explorer:
@@ -195,7 +195,7 @@ def test_the_prompt_answers_from_an_archive(demo: Pair) -> None:
 # --- what is stored ---------------------------------------------------------------------------------
 
 
-def test_scores_are_stored_beside_an_archive_and_nothing_in_it_changes(
+def test_scores_are_stored_next_to_an_archive_and_nothing_in_it_changes(
     own: Pair, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = contents(own.archive)
@@ -216,7 +216,7 @@ def test_scores_are_stored_beside_an_archive_and_nothing_in_it_changes(
     assert of_archive == of_database
 
 
-def test_what_scoring_sees_of_chunks_and_labels_is_kept_beside_an_archive_too(
+def test_what_scoring_sees_of_chunks_and_labels_is_kept_next_to_an_archive_too(
     own: Pair, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with closing(sqlite3.connect(own.database)) as connection, connection:
@@ -232,7 +232,7 @@ def test_what_scoring_sees_of_chunks_and_labels_is_kept_beside_an_archive_too(
         of_database, of_archive = own.ask_both(capfd, *arguments)
         assert of_archive == of_database
         assert len(of_database[1]) > 100
-    # The knowledge base is indexed anew, and archived: old labels still mean what they meant.
+    # The knowledge base is indexed again, and archived: old labels keep their meaning.
     with closing(sqlite3.connect(own.database)) as connection, connection:
         connection.executescript("DELETE FROM chunks; DELETE FROM kbeval_chunk_spans")
     own.bring_up_to_date()
@@ -245,7 +245,7 @@ def test_what_scoring_sees_of_chunks_and_labels_is_kept_beside_an_archive_too(
     assert json.loads(out)[0]["n"] > 20
 
 
-def test_numbers_beside_an_archive_count_until_newer_ones_are_archived(
+def test_numbers_next_to_an_archive_count_until_newer_ones_are_archived(
     own: Pair, capfd: pytest.CaptureFixture[str]
 ) -> None:
     score = filled(own, f"score {WORDS} --golden RELABELLED")
@@ -296,7 +296,7 @@ def test_a_read_only_archive_can_be_read_and_nothing_is_half_stored(own: Pair) -
     assert not (own.archive / "scores.json").exists()
 
 
-def test_a_report_is_written_beside_an_archive_and_never_into_it(
+def test_a_report_is_written_next_to_an_archive_and_never_into_it(
     own: Pair, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = contents(own.archive)

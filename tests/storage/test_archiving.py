@@ -120,7 +120,7 @@ def test_without_labels_it_says_so_and_keeps_those_that_are_there(
 # --- brought up to date -------------------------------------------------------------------------------
 
 
-def test_nothing_is_written_where_nothing_changed_and_no_row_is_parsed(stored: Workspace, folder: Path) -> None:
+def test_without_changes_nothing_is_written_and_no_row_is_parsed(stored: Workspace, folder: Path) -> None:
     archive(stored, folder)
     before = stamps(folder)
     steps: list[str] = []
@@ -166,7 +166,7 @@ def test_a_run_that_is_gone_stays_until_it_is_pruned(
     place = run_folder(folder, "one")
     assert "1 run no longer in the database, removed" in said(capfd, stored.db, "archive", str(folder), "--prune")[2]
     assert_same_numbers(stored, folder)
-    # Whoever reads is not disturbed: only after another change is it deleted.
+    # Readers are not disturbed: it is deleted only after another change.
     assert place.is_dir()
     stored.add_run("three", ROWS)
     archive(stored, folder)
@@ -174,7 +174,7 @@ def test_a_run_that_is_gone_stays_until_it_is_pruned(
 
 
 def test_rows_that_get_the_numbers_of_deleted_ones_are_kept_apart(workspace: Workspace, folder: Path) -> None:
-    """SQLite gives the numbers of deleted rows to new ones, and VACUUM numbers them all anew."""
+    """SQLite gives the numbers of deleted rows to new ones, and VACUUM renumbers all of them."""
     workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
     runs: dict[str, Any] = {name: {"q": {"hits_top_k": hits(*"xyz"[:n], "c")}} for n, name in enumerate("abcd")}
     everything = Workspace(folder.parent, "everything.db")
@@ -189,7 +189,7 @@ def test_rows_that_get_the_numbers_of_deleted_ones_are_kept_apart(workspace: Wor
 
 
 @pytest.mark.parametrize("cache", ["on", "off"])
-def test_a_columnar_copy_beside_the_database_makes_no_difference(stored: Workspace, folder: Path, cache: str) -> None:
+def test_a_columnar_copy_next_to_the_database_makes_no_difference(stored: Workspace, folder: Path, cache: str) -> None:
     for number in range(3):
         stored.score(cache=cache)
         archive(stored, folder, options=ScoreOptions(cache=cache))
@@ -197,10 +197,10 @@ def test_a_columnar_copy_beside_the_database_makes_no_difference(stored: Workspa
         stored.add_run(f"more-{number}", ROWS)
 
 
-def test_a_run_of_another_version_is_written_beside_the_old_one(
+def test_a_run_of_another_version_is_written_next_to_the_old_one(
     stored: Workspace, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever reads the old one while it is written can go on."""
+    """A process that reads the old one meanwhile can continue."""
     archive(stored, folder)
     old = run_folder(folder, "one")
     before = stamps(old)
@@ -236,7 +236,7 @@ HOSTILE = [
 def test_run_ids_may_be_anything(stored: Workspace, folder: Path) -> None:
     for number, run_id in enumerate(HOSTILE):
         stored.add_run(run_id, {"q1": {"hits_top_k": hits(*["x"] * (number % 5), "c1")}}, created_at=f"{number:03}")
-    # Same rows, another run: they are told apart by their ids alone.
+    # Same rows, another run: they are distinguished by their ids alone.
     outside = contents(folder.parent)
     archive(stored, folder)
     assert {name: sha for name, sha in contents(folder.parent).items() if not name.startswith("history/")} == outside

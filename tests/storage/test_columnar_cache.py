@@ -1,4 +1,4 @@
-"""The columnar copy beside a database: rows are parsed once, and a changed row is never scored from an old copy."""
+"""The columnar copy next to a database: rows are parsed once, and a changed row is never scored from an old copy."""
 
 from __future__ import annotations
 
@@ -320,7 +320,7 @@ def test_two_databases_in_one_folder_have_a_copy_each(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["DELETE", "WAL"])
 def test_a_database_behind_a_link_is_the_one_that_the_link_leads_to(cached: CachedWorkspace, mode: str) -> None:
-    """SQLite keeps its log beside the file itself, and that is where writers are seen."""
+    """SQLite keeps its log next to the file itself, and that is where writers are seen."""
     cached.execute(f"PRAGMA journal_mode = {mode}")
     real = cached.db
     (real.parent / "links").mkdir()

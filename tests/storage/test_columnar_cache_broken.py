@@ -1,4 +1,4 @@
-"""The columnar copy, broken in every way: it is made again or done without, silently, and never believed."""
+"""The columnar copy, damaged in every way: it is silently rebuilt or ignored, and never trusted."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ BREAKS: dict[str, Callable[[CachedWorkspace], object]] = {
 
 
 def test_a_broken_copy_is_made_again(cached: CachedWorkspace) -> None:
-    """Broken in one way after the other, each time it is made again as it was."""
+    """Damaged in one way after the other; each time it is rebuilt."""
     before = cached.settle()
     for happened, break_it in BREAKS.items():
         break_it(cached)
@@ -147,7 +147,7 @@ def test_a_byte_that_is_another_anywhere_changes_no_number(
     assert cached.facts("on", "hit_claims").text == before
 
 
-def test_what_another_left_half_written_is_cleared_away(cached: CachedWorkspace) -> None:
+def test_incomplete_files_of_another_process_are_removed(cached: CachedWorkspace) -> None:
     before = cached.settle()
     for name in ("draft-a", "part-b"):
         (cached.folder / name).mkdir()
@@ -163,7 +163,7 @@ def test_what_another_left_half_written_is_cleared_away(cached: CachedWorkspace)
 def test_a_broken_copy_that_was_not_asked_for_is_not_merged_with_the_others(
     cached: CachedWorkspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would get a new checksum, and nobody could tell any more."""
+    """It would get a new checksum, and the damage could no longer be detected."""
     monkeypatch.setattr(kbeval.storage.cache, "MOST_PARTS", 2)
     cached.settle()
     answers = cached.parts()[0] / "answers.parquet"
@@ -194,7 +194,7 @@ def test_a_link_of_ours_to_another_folder_is_followed(cached: CachedWorkspace, t
     assert list((tmp_path / "elsewhere").glob("part-*"))
 
 
-def test_a_link_that_leads_nowhere_is_no_fault(cached: CachedWorkspace, tmp_path: Path) -> None:
+def test_a_link_that_leads_nowhere_is_not_an_error(cached: CachedWorkspace, tmp_path: Path) -> None:
     cached.folder.symlink_to(tmp_path / "nowhere")
     assert cached.right()
     assert not (tmp_path / "nowhere").exists()
@@ -202,7 +202,7 @@ def test_a_link_that_leads_nowhere_is_no_fault(cached: CachedWorkspace, tmp_path
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
 @pytest.mark.parametrize("how", ["folder", "link"])
-def test_what_somebody_else_put_there_is_not_believed(cached: CachedWorkspace, tmp_path: Path, how: str) -> None:
+def test_files_of_other_users_are_not_trusted(cached: CachedWorkspace, tmp_path: Path, how: str) -> None:
     cached.settle()
     if how == "link":
         cached.folder.rename(tmp_path / "mine")
@@ -229,7 +229,7 @@ def test_a_folder_that_cannot_be_written_is_done_without(cached: CachedWorkspace
         assert (found.returncode, found.stdout, found.stderr) == (0, plain.stdout, plain.stderr)
 
 
-def test_a_full_disk_is_no_fault(cached: CachedWorkspace) -> None:
+def test_a_full_disk_is_not_an_error(cached: CachedWorkspace) -> None:
     """A file may be no longer than a kilobyte here: no copy can be written."""
     code = (
         "import resource, signal, sys; from kbeval.__main__ import main; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
@@ -330,7 +330,7 @@ def test_flag_before_environment_before_file_say_whether_there_is_a_copy(cached:
     assert is_kept("--cache", "on", file="off", environment="off")
 
 
-def test_what_cache_may_be_is_said(cached: CachedWorkspace) -> None:
+def test_the_allowed_values_of_cache_are_named(cached: CachedWorkspace) -> None:
     (cached.db.parent / "kbeval.toml").write_text('cache = "always"\n')
     command = [sys.executable, "-m", "kbeval", "runs", "--db", str(cached.db)]
     found = subprocess.run(command, check=False, capture_output=True, text=True, cwd=cached.db.parent)
@@ -338,8 +338,8 @@ def test_what_cache_may_be_is_said(cached: CachedWorkspace) -> None:
     assert "cache must be one of" in found.stderr
 
 
-def test_a_copy_of_other_definitions_is_not_believed(cached: CachedWorkspace, tmp_path: Path) -> None:
-    """As a new version would find it that reads rows otherwise."""
+def test_a_copy_of_other_definitions_is_not_used(cached: CachedWorkspace, tmp_path: Path) -> None:
+    """The situation of a new version that reads rows differently."""
     before = cached.settle()
     root = Path(kbeval.__file__).parent.parent
     shutil.copytree(root / "kbeval", tmp_path / "new" / "kbeval")

@@ -87,7 +87,7 @@ def test_a_process_killed_while_it_keeps_rows_leaves_no_half_copy(cached: Cached
     assert not list(cached.folder.glob("draft-*"))
 
 
-def test_what_another_process_reads_is_not_deleted_under_it(cached: CachedWorkspace) -> None:
+def test_files_that_another_process_reads_are_not_deleted(cached: CachedWorkspace) -> None:
     cached.execute("PRAGMA journal_mode = WAL")
     cached.settle()
     (old,) = cached.parts()
@@ -144,7 +144,7 @@ def test_parts_of_runs_that_are_gone_or_changed_are_deleted(cached: CachedWorksp
 
 
 def test_the_same_rows_parsed_twice_are_kept_once(cached: CachedWorkspace) -> None:
-    """As two processes leave them that began together."""
+    """As left by two processes that started together."""
     cached.settle()
     cached.folder.rename(cached.folder.with_name("first"))
     cached.settle()

@@ -22,7 +22,7 @@ def test_every_key_that_differs_is_named_by_its_path() -> None:
     ]
 
 
-def test_a_key_that_one_run_lacks_differs_and_null_is_no_value() -> None:
+def test_a_key_that_one_run_lacks_differs_and_null_is_not_a_value() -> None:
     assert config_diff({"a": {"b": 1}, "n": None}, {}) == [Difference("a.b", 1, None)]
     assert config_diff({"a": {"b": 1}}, {"a": "text"}) == [Difference("a", None, "text"), Difference("a.b", 1, None)]
     assert config_diff({"on": True}, {"on": 1}) == [Difference("on", True, 1)]
@@ -65,7 +65,7 @@ def test_what_only_sounds_like_a_secret_is_shown() -> None:
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "null", "[" * 100_000, '{"a":' + "[" * 700 + "]" * 700 + "}", '{"n": ' + "9" * 5000 + "}"]
 )
-def test_a_snapshot_that_is_no_object_is_empty(text: str) -> None:
+def test_a_snapshot_that_is_not_an_object_is_empty(text: str) -> None:
     assert config_of(run(text)) == {}
 
 

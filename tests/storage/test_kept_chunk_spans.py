@@ -1,4 +1,4 @@
-"""The archive of where chunks stood: what goes in, what it is good for years later, and processes that die."""
+"""Kept chunk spans: what is kept, what it is used for years later, and processes that are killed."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_stale_label_does_not_change_what_the_others_mean(two_chunkers: Worksp
     two_chunkers.add_golden(*entries, {"id": "q4", "expected_chunk_ids": ["old-7"]})
     score(two_chunkers)
     before = per_query(two_chunkers)
-    replaced_under_the_same_ids(two_chunkers)  # which brings an old-7
+    replaced_under_the_same_ids(two_chunkers)  # which contains an old-7
     assert per_query(two_chunkers)[:3] == before[:3]
 
 
@@ -160,7 +160,7 @@ def test_citations_lead_to_chunks_that_were_real_once(workspace: Workspace) -> N
     assert json.loads(workspace.stored("a"))["citation_coverage"] == 1.0
 
 
-def test_what_only_a_hit_says_makes_no_citation_real(workspace: Workspace) -> None:
+def test_spans_of_hits_alone_do_not_make_a_citation_valid(workspace: Workspace) -> None:
     workspace.add_golden({"id": "q"})
     workspace.add_document("d", "d.md")
     cited = {"kind": "line", "path": "d.md", "start": 3, "end": 4}

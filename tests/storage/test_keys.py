@@ -1,5 +1,5 @@
-"""The keys of runs and rows are checked, not assumed: ids that stand twice, ids that a column takes for equal, ids that
-are no text, and runs that have no place in time.
+"""The keys of runs and rows are checked, not assumed: duplicate ids, ids that a collation treats as equal, ids that are
+not text, and runs without a date.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def here(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
 
 
 def without_key(workspace: Workspace, collation: str = "BINARY") -> None:
-    """Tables as careless programs make them: no primary key, and a collation."""
+    """Tables as careless programs create them: no primary key, and a collation."""
     workspace.execute_script(
         "DROP TABLE eval_query_results; DROP TABLE eval_runs;"
         f"CREATE TABLE eval_runs (run_id TEXT COLLATE {collation}, suite TEXT, config_snapshot_json TEXT,"
@@ -40,12 +40,12 @@ def without_key(workspace: Workspace, collation: str = "BINARY") -> None:
     )
 
 
-# --- a run id that stands twice ----------------------------------------------------------------------
+# --- a duplicate run id ------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def doubled(here: Workspace) -> Workspace:
-    """Runs `a` and `b`, and between them `twice`, which stands in eval_runs two times."""
+    """Runs `a` and `b`, and between them `twice`, which is in eval_runs two times."""
     without_key(here)
     for day, (run_id, chunk) in enumerate((("a", "c"), ("twice", "c"), ("b", None)), start=1):
         here.add_run(run_id, {"q": {"hits_top_k": hits(chunk)}}, created_at=f"2026-01-0{day}")
@@ -53,7 +53,7 @@ def doubled(here: Workspace) -> Workspace:
     return here
 
 
-def test_a_run_that_stands_twice_is_named_and_the_others_are_scored(
+def test_a_duplicate_run_is_named_and_the_others_are_scored(
     doubled: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert kbeval(["score", "--all"]) == 2
@@ -65,7 +65,7 @@ def test_a_run_that_stands_twice_is_named_and_the_others_are_scored(
     assert doubled.execute("SELECT DISTINCT aggregate_json FROM eval_runs WHERE run_id = 'twice'") == [("",)]
 
 
-def test_check_names_a_run_that_stands_twice(doubled: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_names_a_duplicate_run(doubled: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], ["twice"]):
         assert kbeval(["check", *arguments]) == 1
         out = capsys.readouterr().out
@@ -110,7 +110,7 @@ def test_a_place_that_is_counted_past_it_is_refused(doubled: Workspace, capsys: 
     assert "run twice: 2 rows in eval_runs" in capsys.readouterr().err
 
 
-def test_nothing_is_stored_under_an_id_that_stands_twice(doubled: Workspace) -> None:
+def test_nothing_is_stored_under_a_duplicate_id(doubled: Workspace) -> None:
     with pytest.raises(BrokenRunsError, match="run twice: 2 rows in eval_runs"):
         compute_aggregate("twice", db=doubled.db, golden=doubled.golden)
     numbers = compute_aggregate("a", db=doubled.db, golden=doubled.golden)
@@ -177,7 +177,7 @@ def test_an_id_that_is_stored_as_text_and_as_bytes_is_repeated(
 
 
 @pytest.mark.parametrize("stored", ["71FF", "EDA080", "C0AF", "F4908080"])
-def test_a_query_id_that_is_no_utf8_costs_its_own_run_alone(
+def test_a_query_id_that_is_not_utf8_costs_only_its_own_run(
     here: Workspace, stored: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here.add_run("good", {"q": {"hits_top_k": hits("c")}})
@@ -197,7 +197,7 @@ def test_a_query_id_that_is_no_utf8_costs_its_own_run_alone(
 
 
 @pytest.mark.parametrize("column", ["run_id", "suite"])
-def test_a_run_id_or_suite_that_is_no_utf8_is_named_and_the_others_work(
+def test_a_run_id_or_suite_that_is_not_utf8_is_named_and_the_others_work(
     here: Workspace, column: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here.add_run("good", {"q": {"hits_top_k": hits("c")}})
@@ -218,7 +218,7 @@ def test_a_run_id_or_suite_that_is_no_utf8_is_named_and_the_others_work(
 
 
 @pytest.mark.parametrize("column", ["config_snapshot_json", "aggregate_json", "commit_hash", "created_at"])
-def test_other_columns_of_a_run_that_are_no_utf8_hinder_nothing(
+def test_other_columns_of_a_run_that_are_not_utf8_do_no_harm(
     here: Workspace, column: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here.add_run("run", {"q": {"hits_top_k": hits("c")}})

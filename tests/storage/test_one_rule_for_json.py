@@ -1,4 +1,4 @@
-"""What is JSON to one reader is JSON to all of them, and what is not is not: one table of texts, every reader."""
+"""All readers agree on what is valid JSON: one table of texts, every reader."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from kbeval.util.strict_json import parse
 from tests.support.examples import scorings
 from tests.support.workspace import Workspace
 
-# What may stand in the place of VALUE, of a field that no reader knows.
+# Texts to replace VALUE, in a field that no reader knows.
 GOOD = (
     "1",
     "-0",

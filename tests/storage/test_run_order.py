@@ -14,7 +14,7 @@ from kbeval.storage.source import stored_runs
 from tests.cli.test_cli import call
 from tests.support.workspace import Workspace
 
-# As text they stand in quite another order.
+# Sorted as text, the order would be different.
 MOMENTS = {
     "undated": "yesterday",
     "epoch": "1772000000",
@@ -26,13 +26,13 @@ MOMENTS = {
 }
 
 
-def test_runs_have_one_order_whoever_asks(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_have_one_order_everywhere(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     names = list(MOMENTS)
     random.Random(4).shuffle(names)
     for name in names:
         workspace.add_run(name, {}, created_at=MOMENTS[name])
         workspace.execute("UPDATE eval_runs SET aggregate_json = '{\"mrr\": 0.5}' WHERE run_id = ?", (name,))
-    # Of two at one moment the text decides.
+    # For two runs of the same time, the text decides.
     expected = ["undated", "epoch", "plain", "offset", "zulu", "zulu-again", "west"]
     expected[4:6] = sorted(expected[4:6], key=lambda name: MOMENTS[name])
     assert [run.run_id for run in stored_runs(workspace.db)] == expected

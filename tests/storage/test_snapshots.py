@@ -1,7 +1,7 @@
-"""All that one answer rests on is read as of one moment, while another process writes.
+"""Everything that an answer is based on is read from one snapshot, while another process writes.
 
-The writer moves all rows, numbers and configurations from one version to the next, a version per transaction. Whoever
-sees two versions in one answer has read a mixture.
+The writer moves all rows, numbers and configurations from one version to the next, one version per transaction. An
+answer that contains two versions was read from a mixture.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support.caching import OtherProcess, holding_open
 from tests.support.examples import sized
 from tests.support.workspace import Workspace, hits
 
-# At least so many questions in each journal mode while another process writes, and so many tries of what takes longer.
+# At least this many questions in each journal mode while another process writes, and this many tries of slow tasks.
 QUESTIONS = 200
 TRIES = sized(60, 200)
 QUERIES = [f"q{number}" for number in range(40)]
@@ -57,7 +57,7 @@ KEEP_MOVING = """
                     (json.dumps({"chunker_version": "md@1", "version": version}), run),
                 )
             connection.execute("COMMIT")
-            # Where no reader is in the way, the log begins anew: what is read from it must be held.
+            # If no reader prevents it, the log starts over: what is read from it must be held.
             connection.execute("PRAGMA busy_timeout = 0")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             connection.execute("PRAGMA busy_timeout = 30000")
@@ -110,7 +110,7 @@ def ask(explorer: Explorer, sql: str) -> object:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_questions_see_one_version(moving: Workspace, mode: str) -> None:
-    """Asked anew, and as at the prompt: released and taken up again, with a comparison in the same question."""
+    """In new sessions, and as at the prompt: released and reopened, with a comparison in the same question."""
     options = kbeval.ScoreOptions(threads=1)
     # Both runs are as good as each other in every version, so a comparison that differs has read two.
     both = f"SELECT ({VERSIONS}) + (SELECT COUNT(*) FROM compare('a', 'b') WHERE kind <> 'draw')"
@@ -128,7 +128,7 @@ def test_questions_see_one_version(moving: Workspace, mode: str) -> None:
 
 
 def write(other: OtherProcess, version: int) -> object:
-    """All of it in one transaction, where that can be; what came of it."""
+    """All of it in one transaction, if possible; returns the outcome."""
     other.execute("BEGIN")
     rows, config = json.dumps({"elapsed_ms": version}), json.dumps({"version": version})
     assert other.execute("UPDATE eval_query_results SET result_json = ?", [rows]) == []
@@ -153,7 +153,7 @@ def test_what_is_written_after_a_question_was_taken_up_again_is_not_in_its_answe
                 write(other, version)
                 other.execute("PRAGMA wal_checkpoint(TRUNCATE)")
                 mixed += ask(explorer, VERSIONS) != 1
-            # Now that nobody reads it.
+            # Now that it is no longer being read.
             assert write(other, version) == []
     assert mixed == 0
 

@@ -31,7 +31,7 @@ def test_optional_tables_may_be_missing(one_run: Workspace) -> None:
     assert one_run.aggregate()["mrr"] == 1.0
 
 
-def test_more_columns_than_these_are_no_trouble(one_run: Workspace) -> None:
+def test_additional_columns_do_no_harm(one_run: Workspace) -> None:
     for table in ("eval_runs", "eval_query_results", "chunks", "documents"):
         one_run.execute(f"ALTER TABLE {table} ADD COLUMN more BLOB")
     assert one_run.aggregate()["mrr"] == 1.0
@@ -177,7 +177,7 @@ def test_a_path_that_two_documents_share_leads_to_either(one_run: Workspace) -> 
     assert one_run.aggregate("cites")["citation_coverage"] == 1.0
 
 
-def test_positions_beyond_all_bounds_are_no_positions(one_run: Workspace) -> None:
+def test_positions_out_of_bounds_are_ignored(one_run: Workspace) -> None:
     one_run.add_document("d1", "a.md")
     one_run.add_chunk("c", "d1", [{"kind": "page", "page": 1e30}, {"kind": "line", "start": 1, "end": 1e300}])
     one_run.add_run("cites", {"q": {"answer": answer("x", {"kind": "page", "page": 1e30, "path": "a.md"})}})
@@ -206,7 +206,7 @@ def test_a_fifo_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
         "5",
     ],
 )
-def test_nonsense_in_a_stored_aggregate_stops_nobody(
+def test_nonsense_in_a_stored_aggregate_stops_no_command(
     one_run: Workspace, stored: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one_run.execute("UPDATE eval_runs SET aggregate_json = ?", (stored,))
@@ -285,7 +285,7 @@ EVERY_COMMAND = [
 
 @pytest.mark.parametrize("command", EVERY_COMMAND, ids=lambda command: "-".join(command[:2]))
 @pytest.mark.parametrize("what", ["fifo", "socket", "device"])
-def test_what_is_no_file_is_refused_by_every_command_at_once(
+def test_what_is_not_a_file_is_refused_by_every_command_at_once(
     one_run: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str], what: str
 ) -> None:
     path = tmp_path / "pipe"

@@ -257,7 +257,7 @@ def others_write(cached: CachedWorkspace) -> None:
 
 
 @pytest.mark.parametrize("mode", ["DELETE", "PERSIST", "WAL"])
-def test_storing_numbers_is_no_reason_to_read_rows_again(cached: CachedWorkspace, mode: str) -> None:
+def test_storing_numbers_is_not_a_reason_to_read_rows_again(cached: CachedWorkspace, mode: str) -> None:
     cached.execute(f"PRAGMA journal_mode = {mode}")
     before = cached.settle()
     for number in range(3):
@@ -321,7 +321,7 @@ def at_the_very_end(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object]
 
 @pytest.mark.parametrize("moment", [before_the_lock, after_the_commit, at_the_very_end], ids=lambda f: f.__name__)
 @pytest.mark.parametrize("mode", ["DELETE", "WAL"])
-def test_what_others_write_around_our_storing_is_not_taken_for_ours(
+def test_concurrent_writes_by_others_are_not_mistaken_for_ours(
     cached: CachedWorkspace,
     monkeypatch: pytest.MonkeyPatch,
     mode: str,
@@ -373,7 +373,7 @@ def test_rows_that_a_trigger_changes_when_numbers_are_stored_are_read_again(cach
     assert cached.right() != before
 
 
-def test_a_folder_that_cannot_be_told_is_no_fault_of_storing(cached: CachedWorkspace) -> None:
+def test_storing_works_without_a_usable_cache_folder(cached: CachedWorkspace) -> None:
     cached.settle()
     (cached.folder / "rows.json").unlink()
     (cached.folder / "rows.json").mkdir()
@@ -386,7 +386,7 @@ def test_a_folder_that_cannot_be_told_is_no_fault_of_storing(cached: CachedWorks
     assert cached.right()
 
 
-def test_a_name_too_long_for_a_folder_beside_it_is_no_fault(tmp_path: Path) -> None:
+def test_a_name_too_long_for_a_cache_folder_is_not_an_error(tmp_path: Path) -> None:
     cached = CachedWorkspace(tmp_path, "k" * 244 + ".db")
     assert cached.right()
     store(cached)

@@ -58,7 +58,7 @@ HOLD_LOCK = """
 
 
 def holder_name(pid: int) -> str:
-    """Linux tells who holds a lock, other systems do not."""
+    """Linux reports which process holds a lock, other systems do not."""
     return f"process {pid}" if Path("/proc/locks").exists() else "another process"
 
 
@@ -87,7 +87,7 @@ def test_a_held_write_lock_is_waited_for_and_then_named(scored: Workspace) -> No
     store_json(scored.db, {"run0": "{}"}, timeout_ms=300)
 
 
-def test_a_lock_that_is_let_go_in_time_is_no_trouble(scored: Workspace) -> None:
+def test_a_lock_that_is_released_in_time_does_no_harm(scored: Workspace) -> None:
     with another_process(HOLD_LOCK, str(scored.db), "BEGIN IMMEDIATE") as holder:
         assert holder.stdin is not None
         holder.stdin.write("\n")

@@ -1,4 +1,4 @@
-"""Which run a name means where a database holds several suites, and what a run is held against."""
+"""Which run a name means if a database contains several suites, and what a run is compared with."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_name_stays_within_a_suite(name: str, suite: str | None, found: str | 
         ("p~1", None, "'p' is ambiguous: it matches 2 runs (p-1, p-2)"),
     ],
 )
-def test_a_run_that_there_is_not_is_told_with_its_suite(name: str, suite: str | None, said: str) -> None:
+def test_an_unknown_run_is_reported_with_its_suite(name: str, suite: str | None, said: str) -> None:
     with pytest.raises(UsageError) as error:
         find_run(some_runs(), name, "kb.db", suite)
     assert said in str(error.value)
@@ -136,7 +136,7 @@ def test_a_baseline_by_its_place_is_before_the_gated_run_in_its_suite(run: str, 
 
 
 @pytest.mark.parametrize("name", ["latest", "latest~2", "previous", "~1"])
-def test_a_name_that_means_a_place_is_no_good_as_an_id(name: str) -> None:
+def test_a_name_that_means_a_position_is_not_allowed_as_an_id(name: str) -> None:
     assert is_reserved(name)
     assert not any(map(is_reserved, (f"x{name}", "", "~", "2026~1")))
 
@@ -161,7 +161,7 @@ def gated(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
     return code, found["run"], found["baseline"]
 
 
-def test_gates_hold_a_run_against_the_one_before_in_its_suite(
+def test_gates_compare_a_run_with_the_one_before_in_its_suite(
     two_suites: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     drop = ("--max-drop", "mrr=0.02")

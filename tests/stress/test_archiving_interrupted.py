@@ -1,4 +1,4 @@
-"""Archivings that are killed, interrupted, or not alone: nothing is half-written, and the next one finishes."""
+"""Archivings that are killed, interrupted or concurrent: nothing is half-written, and the next one finishes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def score_json(capfd: pytest.CaptureFixture[str], workspace: Workspace, database
 
 
 def assert_complete(capfd: pytest.CaptureFixture[str], workspace: Workspace, folder: Path) -> None:
-    """As SQLite says, and nothing lies about."""
+    """The archive equals the SQLite database, and no other files are left."""
     assert score_json(capfd, workspace, folder) == score_json(capfd, workspace, workspace.db)
     found = manifest(folder)
     tables, runs = ({each["name"] for each in found[kind].values()} for kind in ("tables", "runs"))
@@ -167,7 +167,7 @@ def test_two_archivings_at_once_do_no_harm(
         history.execute("UPDATE eval_query_results SET result_json = '{}' WHERE query_id = 'q2'")
 
 
-def test_an_archiving_that_is_not_let_in_says_by_whom(
+def test_an_archiving_that_is_locked_out_says_why(
     history: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("kbeval.storage.archive_writer.BUSY_TIMEOUT_MS", 100)
@@ -182,7 +182,7 @@ def test_an_archiving_that_is_not_let_in_says_by_whom(
 
 
 @pytest.mark.slow
-def test_whoever_reads_sees_one_state_or_the_other_while_others_archive(
+def test_readers_see_one_state_or_the_other_while_others_archive(
     history: Workspace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "history"
@@ -202,7 +202,7 @@ def test_whoever_reads_sees_one_state_or_the_other_while_others_archive(
     assert score_json(capfd, history, folder) == score_json(capfd, history, history.db)
 
 
-def test_nothing_is_deleted_while_somebody_reads(
+def test_nothing_is_deleted_while_another_process_reads(
     history: Workspace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Not even what neither the manifest nor the one before it names."""

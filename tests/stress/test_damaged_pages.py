@@ -54,7 +54,7 @@ def damage(path: Path, chance: random.Random) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_damaged_page_is_said_in_one_line(
+def test_a_damaged_page_is_reported_in_one_line(
     demo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     chance = random.Random(f"{command} 7")

@@ -38,7 +38,7 @@ def test_no_invented_input_breaks_a_command(area: str, tmp_path: Path, capfd: py
 
 
 @pytest.mark.parametrize("name", corpus())
-def test_what_broke_a_command_once_does_no_more(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_earlier_crashes_stay_fixed(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     case = corpus()[name]
     if case.open:
         request.applymarker(pytest.mark.xfail(reason=f"{case.about}: {case.open}"))

@@ -34,7 +34,7 @@ def start(workspace: Workspace, *arguments: str) -> subprocess.Popen[str]:
 
 
 def wait_until_watched(process: subprocess.Popen[str]) -> None:
-    """Until kbeval itself has begun: before that Ctrl-C is Python's own affair."""
+    """Wait until kbeval itself has started: before that, Python handles Ctrl-C."""
     tasks = Path(f"/proc/{process.pid}/task")
     if not tasks.exists():
         time.sleep(0.3)
@@ -116,7 +116,7 @@ def test_an_import_is_not_interrupted_and_the_interruption_is_not_lost(tmp_path:
     assert done.stdout == "imported\ninterrupted\n"
 
 
-def test_an_interruption_that_is_over_is_not_heard_of_later() -> None:
+def test_an_interruption_that_is_over_has_no_later_effect() -> None:
     """Where the watch comes to hear of it only after the program went on, as on a busy machine."""
     code = (
         "import os, signal, time; from kbeval.util import interrupts; from kbeval.util.interrupts import INTERRUPTS\n"
@@ -134,7 +134,7 @@ def test_an_interruption_that_is_over_is_not_heard_of_later() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "goes on\n", "")
 
 
-def test_who_ignores_ctrl_c_goes_on_ignoring_it(run: Workspace) -> None:
+def test_a_program_that_ignores_ctrl_c_keeps_ignoring_it(run: Workspace) -> None:
     code = "import signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); from kbeval.__main__ import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "sql", "SELECT COUNT(*) AS n FROM range(300000000)", "--db", str(run.db)],

@@ -6,6 +6,7 @@ import json
 import resource
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -18,6 +19,10 @@ from kbeval.errors import NotEnoughMemoryError
 from kbeval.explore.explorer import open_explorer
 from kbeval.scoring.aggregate import Scored, aggregate_runs
 from kbeval.scoring.scorer import Scoring
+from kbeval.storage import archive_writer
+from kbeval.storage.manifest import read_manifest
+from kbeval.storage.options import ReadOptions
+from kbeval.storage.runs import Run
 from kbeval.storage.source import open_rows
 from kbeval.systems.fast_trace_session import TwoThreadedSession
 from tests.bench.data import make_database
@@ -47,7 +52,7 @@ def run(*arguments: str, cwd: Path | None = None) -> tuple[int, str, str, int]:
 
 
 @pytest.mark.parametrize(("limit", "threads"), [("16MB", 1), ("100MB", 2), (None, 8), ("2GB", 40), ("1TB", 20_000)])
-def test_there_are_no_more_threads_than_there_is_memory_for(limit: str | None, threads: int) -> None:
+def test_threads_are_limited_by_the_memory(limit: str | None, threads: int) -> None:
     assert most_threads(limit) == threads
 
 
@@ -79,7 +84,7 @@ def test_many_threads_do_not_run_out_of_memory(tmp_path: Path, threads: str, mat
 
 
 def row(size: int) -> str:
-    """A row of about so many bytes."""
+    """A row of about this many bytes."""
     text = "x" * (size // 10)
     hits = [{"rank": rank, "chunk_id": f"c{rank}", "doc_id": "d", "text": text} for rank in range(1, 11)]
     return json.dumps({"hits_top_k": hits})
@@ -258,3 +263,36 @@ def test_runs_that_do_not_fit_into_memory_together_are_scored_apart(
     assert parts.row_marks == whole.row_marks
     assert max(together) == 5
     assert sorted(count for count in together if count <= 2) == [1, 2, 2]
+
+
+def test_runs_that_do_not_fit_into_memory_together_are_archived_apart(
+    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In steps that follow the limit, and down to one run; what does not fit alone is an error, and changes nothing."""
+    for name in "abcde":
+        workspace.add_run(name, {"q": {"hits_top_k": [{"rank": 1, "chunk_id": "c1"}]}})
+    archive_step = archive_writer._Archiving._archive_step
+    together: list[int] = []
+    most = 2
+
+    def of_a_few(work: archive_writer._Archiving, runs: Sequence[Run]) -> None:
+        together.append(len(runs))
+        if len(runs) > most:
+            msg = "not enough memory"
+            raise NotEnoughMemoryError(msg)
+        archive_step(work, runs)
+
+    monkeypatch.setattr(archive_writer._Archiving, "_archive_step", of_a_few)
+    found = archive_writer.archive_runs(workspace.db, tmp_path / "history")
+    assert (found.written, together) == (list("abcde"), [5, 2, 3, 1, 2])
+    assert list(read_manifest(tmp_path / "history").runs) == list("abcde")
+    # By the limit: a quarter of the usual rows. The runs have one row each.
+    together.clear()
+    monkeypatch.setattr(archive_writer, "STEP_ROWS", 8)
+    archive_writer.archive_runs(workspace.db, tmp_path / "second", options=ReadOptions(memory_limit="100MB"))
+    assert together == [2, 2, 1]
+    most = 0
+    with pytest.raises(NotEnoughMemoryError):
+        archive_writer.archive_runs(workspace.db, tmp_path / "third")
+    assert not (tmp_path / "third" / "manifest.json").exists()
+    assert not list((tmp_path / "third").glob("draft-*"))

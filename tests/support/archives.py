@@ -30,7 +30,7 @@ ROWS: dict[str, Any] = {
 
 
 class Pair:
-    """A database and its archive, which is to give the same bytes."""
+    """A database and its archive, which must give the same bytes."""
 
     def __init__(self, database: Path, golden: Path | None = None, name: str = "history") -> None:
         self.database = database

@@ -1,4 +1,4 @@
-"""A database with a columnar copy beside it, and what a scoring of it reads."""
+"""A database with a columnar copy next to it, and what scoring it reads."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def times_put_back(path: Path, seen: os.stat_result) -> None:
 
 
 def changed_copy(workspace: Workspace, name: str = "other.db") -> Path:
-    """The same database elsewhere, with another row in it, as somebody makes it who edits a copy."""
+    """The same database elsewhere, with a different row, as if a copy had been edited."""
     other = workspace.db.with_name(name)
     shutil.copy2(workspace.db, other)
     with closing(sqlite3.connect(other)) as connection, connection:

@@ -43,7 +43,7 @@ def reference() -> str:
 
 
 def with_reference(page: str) -> str:
-    """The page with its generated part made anew."""
+    """The page with its generated part replaced."""
     written, mark, _ = page.partition(MARK)
     if not mark:
         msg = f"{PAGE} has no line {MARK!r}"

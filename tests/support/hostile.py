@@ -127,6 +127,18 @@ class _Inventor:
         return found
 
 
+def _add_grades(entries: list[dict[str, Any]]) -> None:
+    """Relevance of every size, also of chunks that are not expected. Drawn apart from everything else."""
+    chance = random.Random(23)
+    for entry in entries[::2]:
+        graded = chance.sample(range(40), k=chance.randrange(1, 9))
+        grades = {f"{VERSIONS[0]}-{number}": chance.choice((0, 0, 1, 1, 2, 0.1, 1 / 3, 10**9)) for number in graded}
+        wanted = entry.get("expected_chunk_ids", ())
+        if "expected_spans" not in entry:
+            # What is expected cannot be irrelevant.
+            entry["relevance"] = {chunk: grade for chunk, grade in grades.items() if grade or chunk not in wanted}
+
+
 def make_hostile(folder: Path, seed: int = 19) -> Workspace:
     """The workspace, with five invented runs, one of each other system, and their labels."""
     made = _Inventor(seed)
@@ -137,6 +149,7 @@ def make_hostile(folder: Path, seed: int = 19) -> Workspace:
         for number in range(40):
             workspace.add_chunk(f"{version}-{number}", made.chance.choice(DOCS), made.spans(), version)
     entries = [made.entry(number) for number in range(30)]
+    _add_grades(entries)
     for number in range(5):
         version = VERSIONS[number % 2]
         asked = made.chance.sample([entry["id"] for entry in entries], k=26)

@@ -12,8 +12,8 @@ function per path, to which others can be added. Settings, at the start or by `s
   rate; `retry_after`: the header of refusals (None: no header)
 - `faults`: a list of {"kind": …, and one of "first": n, "every": n, "queries": [text, …], "always": true}; the kinds
   are in `FAULTS`
-- `die_after`: the process ends when it has answered so many requests; `index_down`: answers 200 and abstains;
-  `unhealthy`: the health check gives 503; `unhealthy_after`: only after so many answers
+- `die_after`: the process ends when it has answered this many requests; `index_down`: answers 200 and abstains;
+  `unhealthy`: the health check gives 503; `unhealthy_after`: only after this many answers
 - `answers`: {query text: response of the route}
 - `tls`: a file with key and certificates, to be spoken to by https
 - `script`: responses {"status", "headers", "body"} that are used up one by one, before everything else

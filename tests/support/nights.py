@@ -40,7 +40,7 @@ class Night(Workspace):
         store_scored(scored, db=self.db)
 
     def numbers(self) -> dict[str, str]:
-        """Every stored aggregate as it stands."""
+        """Every stored aggregate, unchanged."""
         return dict(self.execute("SELECT run_id, aggregate_json FROM eval_runs"))
 
     def copy(self, folder: Path) -> Night:

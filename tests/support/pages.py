@@ -3,7 +3,7 @@
 What a block means is said by its language and by the line before it:
 
 - a line that is only `` `NAME`: `` before a block of any language: the block is that file;
-- `console`: lines after `$ ` are commands, the lines after a command are what it prints. `…` alone on a line stands for
+- `console`: lines after `$ ` are commands, the lines after a command are what it prints. `…` alone on a line matches
   any number of lines, and a command with nothing below it may print anything;
 - without a file name, `sql` is a question for `kbeval sql`, `python` a script, `yaml` a golden file, `toml` a
   configuration, `json` one row of results, `yml` a workflow, `crontab` a table for cron;
@@ -235,7 +235,7 @@ def slug(heading: str) -> str:
 
 
 def anchors(page: str) -> set[str]:
-    """Every anchor of a page; a second heading with the same text has a number behind it."""
+    """Every anchor of a page; a second heading with the same text has a number appended."""
     found: set[str] = set()
     for heading in re.findall(r"^#{1,6} (.+)$", without_blocks(page), re.MULTILINE):
         name = slug(heading)

@@ -1,6 +1,6 @@
 """Sail, a second engine: a Spark Connect server in a process of its own on loopback, without a JVM.
 
-What DuckDB built is handed over as Parquet, and a statement is run there as it stands.
+What DuckDB built is passed on as Parquet, and a statement is run there unchanged.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Workspace:
 
 
 def hits(*chunk_ids: str | None, doc: str = "d1") -> list[dict[str, Any]]:
-    """Hits in order; None is some chunk that nobody expects."""
+    """Hits in order; None is a chunk that is not expected."""
     return [
         {"rank": rank, "chunk_id": chunk or f"other-{rank}", "doc_id": doc}
         for rank, chunk in enumerate(chunk_ids, start=1)
@@ -87,7 +87,7 @@ def answer(text: str, *citations: Mapping[str, Any], grounded: bool | None = Tru
 
 
 def without_privileges(*command: str) -> list[str]:
-    """Root may write anything; take that away where the tests run as root."""
+    """Drop the privileges of root, which may write anything, if the tests run as root."""
     if os.geteuid() != 0:
         return list(command)
     if shutil.which("setpriv") is None:

@@ -124,7 +124,7 @@ def test_both_ways_store_the_same_bytes(tmp_path: Path) -> None:
     assert fast > number / 3, "most sound tables are read the fast way"
 
 
-def test_what_readers_of_csv_disagree_about_is_left_to_the_slow_way(tmp_path: Path) -> None:
+def test_ambiguous_csv_is_left_to_the_slow_path(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     for text in (
         'query_id,chunk_id\nq1,a"b\n',

@@ -1,4 +1,4 @@
-"""Files of other tools: their own numbers come out again, nothing is lost, and faults are named with their place."""
+"""Files of other tools: their own numbers are reproduced, nothing is lost, and faults are reported with their place."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ def test_promptfoo_and_deepeval_say_the_same_in_both_of_their_files() -> None:
     assert kept.rows == latest.rows
 
 
-def test_what_tools_write_otherwise(tmp_path: Path) -> None:
+def test_other_shapes_that_tools_write(tmp_path: Path) -> None:
     """Shapes that the fixtures do not have."""
     conversation = {"turns": [{"role": "user", "content": "Hi?"}, {"role": "assistant", "content": "Ho."}]}
     case = {**conversation, "name": "test_case_0", "metricsData": [{"name": "Role", "score": None, "error": "no key"}]}
@@ -599,7 +599,7 @@ def test_tables_that_are_separated_otherwise_and_tables_of_nothing(tmp_path: Pat
             read_table(path)
 
 
-def test_what_cannot_be_meant_is_refused_and_named(tmp_path: Path) -> None:
+def test_implausible_values_are_rejected_and_named(tmp_path: Path) -> None:
     for name, text, fault in (
         ("inf.csv", "query_id,chunk_id,score\nq1,a,inf\n", "line 2: score is 'inf', which is too large"),
         (

@@ -1,4 +1,4 @@
-"""What decides a ranking: `--order score` as trec_eval has it, `--order rank` as the file has it."""
+"""What decides a ranking: `--order score` as in trec_eval, `--order rank` as in the file."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_ranks_agree_with_trec_eval_on_scores_that_say_the_same(folder: Path) ->
         assert value == pytest.approx(expected[query][theirs[metric]], abs=1e-9), (query, metric)
 
 
-def test_what_has_no_order_is_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rankings_without_a_defined_order_are_rejected(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "qrels").write_text("q1 0 d3 1\n")
     for text, complaint in (
         ("q1 Q0 d1 1 9 t\nq1 Q0 d2 1 8 t\n", "has rank 1 2 times for query 'q1'"),
@@ -127,7 +127,7 @@ def test_what_has_no_order_is_refused(folder: Path, capsys: pytest.CaptureFixtur
         assert complaint in refused(capsys, "import", "trec", "r.run", "--order", "rank", "--db", "x.db")
     for text, complaint in (
         ("query_id,chunk_id,score\nq,a,1\nq,b,\n", "line 2: query 'q': 'b' has no score"),
-        ("query_id,chunk_id,score\nq,a,1\nq,a,2\n", "line 2: query 'q': 'a' is there twice"),
+        ("query_id,chunk_id,score\nq,a,1\nq,a,2\n", "line 2: query 'q': 'a' occurs twice"),
         ("query_id,hits\nq,a|b\n", "line 2: query 'q': 'a' has no score"),
     ):
         (folder / "t.csv").write_text(text)
@@ -138,7 +138,7 @@ def test_what_has_no_order_is_refused(folder: Path, capsys: pytest.CaptureFixtur
     qrels = {"q": {"a": 1}}
     cases: list[tuple[Any, dict[str, Any], str]] = [
         ({"q": {"a": 1.0}}, {"order": "rank"}, "has no ranks"),
-        (frame, {}, "order='rank' goes by its ranks"),
+        (frame, {}, "order='rank' uses its ranks"),
         (frame, {"order": "ranks"}, "order is 'ranks'"),
         (frame.drop("rank"), {"order": "rank"}, "has no column rank"),
         (frame.with_columns(rank=pl.lit(1)), {"order": "rank"}, "has rank 1 2 times"),

@@ -244,7 +244,7 @@ MODES_OF_FOLDERS: list[tuple[dict[str, Any], dict[str, Any], float | None]] = [
 ]
 
 
-def test_where_no_folder_was_to_be_chosen_none_was_missed(tmp_path: Path) -> None:
+def test_without_a_choice_of_folders_none_is_missed(tmp_path: Path) -> None:
     cases = [
         ({"folder_selection": ["Health"], **row}, {"gold_supports": [GO]}, config)
         for row, config, _ in MODES_OF_FOLDERS
@@ -303,7 +303,7 @@ EMPTY: list[tuple[dict[str, Any], float]] = [
 ]
 
 
-def test_an_answer_that_abstained_is_no_empty_response(tmp_path: Path) -> None:
+def test_an_answer_that_abstained_is_not_an_empty_response(tmp_path: Path) -> None:
     for found, (row, empty) in zip(score_each(tmp_path, [(row, {}, None) for row, _ in EMPTY]), EMPTY, strict=True):
         assert found["empty_response_rate"] == empty, row
 
@@ -651,7 +651,7 @@ def test_a_question_without_a_trace_counts_as_answered_with_nothing(
     assert code == 1
 
 
-def test_what_was_not_passed_is_said(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_gates_are_reported(pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     gold, trace = pair
     trace.write_text("\n".join(trace.read_text().splitlines()[:1]))
     _, _, err = one_go(capsys, gold, trace, "--gates", "precision=0.5,under=0.25,over=0.1")
@@ -663,10 +663,10 @@ def test_what_was_not_passed_is_said(pair: tuple[Path, Path], capsys: pytest.Cap
 
 @pytest.mark.parametrize(("unanswerable", "code", "said"), [(1999, 1, "under is 0.050025, above 0.05"), (2000, 0, "")])
 @pytest.mark.parametrize("is_odd", [False, True])
-def test_a_gate_of_a_trace_is_held_against_the_exact_value(
+def test_a_gate_of_a_trace_is_compared_with_the_exact_value(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], unanswerable: int, code: int, said: str, is_odd: bool
 ) -> None:
-    """Of so many unanswerable questions 100 were answered: 0.05, or a hair more."""
+    """100 of this many unanswerable questions were answered: 0.05, or slightly more."""
     gold, trace = tmp_path / "gold.jsonl", tmp_path / "trace.jsonl"
     questions = [{"qid": f"u{n}", "question": "?", "answerable": False} for n in range(unanswerable)]
     traces = [
@@ -738,7 +738,7 @@ def test_files_that_are_not_there_are_named(pair: tuple[Path, Path], capsys: pyt
     assert (code, err) == (2, "kbeval: gone.jsonl: there is no such golden file; check its name\n")
 
 
-def test_a_file_that_is_no_trace_at_all_is_said_to_be_another_in_one_line(
+def test_a_file_that_is_not_a_trace_is_reported_in_one_line(
     pair: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     gold, trace = pair
@@ -832,13 +832,13 @@ def test_a_missing_configuration_is_a_warning(tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("name", ["gone", "file.txt"])
-def test_a_folder_that_is_none_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_what_is_not_a_folder_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     (tmp_path / "file.txt").write_text("x")
     code, err = imported(capsys, "anchors", name, "--db", "new.db")
     assert (code, "is not a folder with results.jsonl" in err, err.count("\n")) == (2, True, 1)
 
 
-def test_a_file_that_is_no_database_is_never_written_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_that_is_not_a_database_is_never_written_to(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "notes.txt").write_text("precious")
     code, err = imported(capsys, "anchors", str(HYBRID), "--db", "notes.txt")
     assert (code, "is not a SQLite database" in err) == (2, True)
@@ -859,7 +859,7 @@ def test_a_chunk_that_only_its_path_names_is_a_hit_at_its_place(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("name", ["latest", "latest~2"])
-def test_names_that_mean_a_place_are_no_ids(tmp_path: Path, name: str) -> None:
+def test_names_that_mean_a_position_are_not_allowed_as_ids(tmp_path: Path, name: str) -> None:
     folder = write_results(tmp_path / name, [{"test_case_id": "t"}], {})
     with pytest.raises(UsageError, match="is reserved"):
         write_runs(tmp_path / "new.db", [read_folder(folder)])
@@ -880,7 +880,7 @@ def test_files_with_nothing_in_them_are_imported_with_a_warning(
     assert "trace.jsonl contains no traces\n" in imported(capsys, *arguments)[1]
 
 
-def test_nothing_of_a_row_is_lost() -> None:
+def test_no_part_of_a_row_is_lost() -> None:
     rows: list[dict[str, Any]] = [
         {
             "test_case_id": "t",
@@ -1089,7 +1089,7 @@ def test_imported_runs_are_compared_like_any_other(tmp_path: Path) -> None:
     assert run([*back, "--db", str(tmp_path / "a.db"), "--golden", str(labels)]) == 1
 
 
-def test_two_anchors_runs_are_told_apart_by_their_supports(tmp_path: Path) -> None:
+def test_two_anchors_runs_are_distinguished_by_their_supports(tmp_path: Path) -> None:
     import kbeval
 
     labels = tmp_path / "golden.json"

@@ -146,7 +146,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_what_is_wrong_is_said_with_query_and_field_and_nothing_is_stored(tmp_path: Path) -> None:
+def test_what_is_wrong_is_reported_with_query_and_field_and_nothing_is_stored(tmp_path: Path) -> None:
     db = tmp_path / "new.db"
     for fields, message in WRONG:
         with pytest.raises(UsageError, match=message) as caught:
@@ -208,7 +208,7 @@ def test_ids_are_free_or_refused_before_the_run_starts(tmp_path: Path) -> None:
     assert f"{names[0]}/q1" not in rows_of(db)
 
 
-def test_what_cannot_be_a_database_is_refused_before_the_run_starts(tmp_path: Path) -> None:
+def test_an_invalid_database_is_rejected_before_the_run_starts(tmp_path: Path) -> None:
     text, other = tmp_path / "notes.txt", tmp_path / "other.db"
     text.write_text("not a database, but long enough to look like something")
     with closing(sqlite3.connect(other)) as connection, connection:

@@ -47,7 +47,7 @@ CLAIMS = (
 
 
 def mostly(usual: st.SearchStrategy[Any], *odd: Any) -> st.SearchStrategy[Any]:
-    """The usual, and now and then something that should not stand there."""
+    """Usually valid values, and now and then something that does not belong there."""
     return st.integers(0, 30).flatmap(lambda n: usual if n else st.sampled_from(odd))
 
 
@@ -276,7 +276,7 @@ def test_a_gold_file_with_more_in_it_is_left_to_the_golden_loader(tmp_path: Path
     assert is_read_quickly(tmp_path, [{**PLAIN_ITEM, **more}], [PLAIN]) == (False, True)
 
 
-def test_entries_of_a_quickly_read_gold_file_are_there_for_whoever_asks(tmp_path: Path) -> None:
+def test_entries_of_a_quickly_read_gold_file_are_available_on_request(tmp_path: Path) -> None:
     gold, _ = write_pair(tmp_path, [PLAIN_ITEM, {**PLAIN_ITEM, "qid": "t1"}], [PLAIN])
     with ScoreOptions().session(gold, [gold]) as session:
         found = read_quickly(session, gold)
@@ -346,7 +346,7 @@ def test_what_a_trace_calls_error_or_abstained_means_nothing_here_and_is_kept(tm
     assert found == {name: value for name, value in wanted.items() if name in found}
 
 
-def test_a_trace_that_is_no_file_is_read_line_by_line(tmp_path: Path) -> None:
+def test_a_trace_that_is_not_a_regular_file_is_read_line_by_line(tmp_path: Path) -> None:
     """A pipe can be read once."""
     gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [PLAIN])
     pipe = tmp_path / "pipe.jsonl"
@@ -377,7 +377,7 @@ ACCENTED = "a" + "é" * 60
         ([PLAIN_ITEM], [{**PLAIN, "retrieved_ids": ["2024"]}, {"qid": "t9", "answer_json": {}}]),
     ],
 )
-def test_what_the_engine_stumbles_over_is_scored_all_the_same(
+def test_what_the_engine_cannot_read_is_scored_anyway(
     tmp_path: Path, items: list[dict[str, Any]], traces: list[dict[str, Any]]
 ) -> None:
     """It quotes data in its messages, cut in the middle of a character; and empty objects have no structure."""
@@ -397,7 +397,7 @@ def test_a_broken_line_in_another_language_is_named(tmp_path: Path) -> None:
         score_trace(str(gold), str(trace), options=ScoreOptions())
 
 
-def test_lists_without_end_in_fields_that_nobody_reads_do_no_harm(tmp_path: Path) -> None:
+def test_deeply_nested_lists_in_unused_fields_do_no_harm(tmp_path: Path) -> None:
     gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [PLAIN])
     deep = "[" * 130 + "]" * 130
     trace.write_text(
@@ -422,14 +422,14 @@ def test_names_that_the_engine_cannot_have_are_names(tmp_path: Path, name: str) 
     assert score_trace(str(gold), str(trace), options=ScoreOptions())[0]["pass"]
 
 
-def test_a_name_that_is_too_long_is_said_to_be(tmp_path: Path) -> None:
+def test_a_name_that_is_too_long_is_reported(tmp_path: Path) -> None:
     _, trace = write_pair(tmp_path, [PLAIN_ITEM], [PLAIN])
     for gold, traced in (("x" * 300 + ".jsonl", str(trace)), (str(tmp_path / "gold.jsonl"), "x" * 300)):
         with pytest.raises(KbevalError, match="cannot be read: File name too long"):
             score_trace(gold, traced, options=ScoreOptions())
 
 
-def test_a_no_stays_a_no_where_nobody_reads_it(tmp_path: Path) -> None:
+def test_a_failed_gate_is_exit_code_1_even_if_the_output_is_closed(tmp_path: Path) -> None:
     gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [{**PLAIN, "retrieved_ids": []}])
     command = [sys.executable, "-m", "kbeval", "grounded", "--gold", str(gold), "--trace", str(trace)]
     reading, writing = os.pipe()
@@ -440,7 +440,7 @@ def test_a_no_stays_a_no_where_nobody_reads_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_a_trace_that_is_kept_compressed_is_scored_by_two_hands_or_one(
+def test_a_trace_that_is_kept_compressed_is_scored_by_two_threads_or_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
 ) -> None:
     gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [PLAIN])
@@ -502,7 +502,7 @@ def test_a_sigma_is_one_letter_wherever_it_stands(tmp_path: Path) -> None:
     assert _read_exactly(str(gold), trace, options())[0]["answer_precision"] == 1
 
 
-def test_a_file_that_goes_away_while_it_is_opened_is_said_to_be_gone(
+def test_a_file_that_disappears_while_it_is_opened_is_reported_as_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gold, trace = write_pair(tmp_path, [PLAIN_ITEM], [PLAIN])

@@ -98,7 +98,7 @@ def test_wrong_files_are_named(
     assert complaint in refused(capsys, "trec", "my.qrels", "bad.run", *arguments)
 
 
-def test_ids_that_do_not_meet_are_said_next_to_the_zeros(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ids_that_do_not_match_are_reported_next_to_the_zeros(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for text, complaint in (
         ("q1 Q0 D1 1 9 t\n", "1 judged document not found: the ids in odd.run and my.qrels differ only in case"),
         ("q1 Q0 x 1 9 t\n", "no document of odd.run is judged in my.qrels"),

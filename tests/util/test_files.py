@@ -63,7 +63,7 @@ def current_umask() -> int:
 
 
 @pytest.mark.parametrize("path", [".", "file/report.md", "x\0y", "n" * 300])
-def test_a_path_that_cannot_be_written_is_said(tmp_path: Path, path: str) -> None:
+def test_a_path_that_cannot_be_written_is_reported(tmp_path: Path, path: str) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(UsageError, match=r"cannot be written|is a directory"):
         write_whole(Path(path), "text")

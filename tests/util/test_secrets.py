@@ -53,7 +53,7 @@ def test_ordinary_settings_are_shown() -> None:
     assert false_alarms == []
 
 
-def test_two_secrets_are_told_apart_and_nothing_of_them_is_shown() -> None:
+def test_two_secrets_are_distinguished_without_showing_either() -> None:
     a = {"api_key": f"a{CANARY}", "same": {"token": CANARY}, "url": f"https://me:{CANARY}@host"}
     b = {"api_key": f"b{CANARY}", "same": {"token": CANARY}, "url": f"https://me:x{CANARY}@host"}
     found = config_diff(a, b)
@@ -76,7 +76,7 @@ def test_digests_do_not_depend_on_secrets_so_that_guesses_cannot_be_tested() -> 
     assert imported[0].hash == imported[1].hash
 
 
-def test_a_configuration_without_secrets_is_kept_as_it_stands() -> None:
+def test_a_configuration_without_secrets_is_kept_unchanged() -> None:
     text = '{"k":5,  "note" : "1e400"}'
     assert kept_config(text) == text
 
@@ -265,7 +265,7 @@ def test_numbers_in_an_archive_stay_when_runs_come_and_go(workspace: Workspace, 
     archive_runs(workspace.db, folder)
     found = {run_id: re.sub(r"\D", "", text) for run_id, text in archived(folder).items()}
     assert found == {"a": "3", "b": "1", "c": "2", "d": "2"}
-    # The first secret comes back, and nothing says so any more: it is another one.
+    # The first secret comes back, but nothing records that any more: it is treated as a new one.
     add("e", "first", 5)
     archive_runs(workspace.db, folder)
     found = {run_id: re.sub(r"\D", "", text) for run_id, text in archived(folder).items()}

@@ -1,4 +1,4 @@
-"""What kbeval writes: never over what it reads, with the mode that was there, and nothing left of a killed process."""
+"""What kbeval writes: never over its input, keeping the file mode, and with nothing left by a killed process."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def test_no_command_writes_over_the_labels_the_settings_the_question_or_own_metr
     ],
     ids=lambda arguments: " ".join(arguments[:2]),
 )
-def test_a_link_that_leads_to_itself_is_said(runs: Workspace, tmp_path: Path, arguments: list[str]) -> None:
+def test_a_link_that_leads_to_itself_is_reported(runs: Workspace, tmp_path: Path, arguments: list[str]) -> None:
     for ending in ("csv", "svg"):
         (tmp_path / f"other.{ending}").symlink_to(f"loop.{ending}")
         (tmp_path / f"loop.{ending}").symlink_to(f"other.{ending}")
@@ -513,7 +513,7 @@ def test_a_row_that_cannot_be_read_is_named_and_nothing_is_written(workspace: Wo
     assert not Path("out").exists()
 
 
-def test_bytes_that_are_no_text_are_named_too(workspace: Workspace) -> None:
+def test_bytes_that_are_not_text_are_named_too(workspace: Workspace) -> None:
     workspace.add_run("run", {"good": {"query_id": "good"}})
     workspace.execute("UPDATE eval_runs SET config_snapshot_json = ?", ('{"kbeval": {"system": "anchors"}}',))
     workspace.execute("INSERT INTO eval_query_results VALUES ('run', 'bad', CAST(x'7b22ff227d' AS TEXT))")

@@ -21,6 +21,10 @@ if TYPE_CHECKING:  # importing these takes a third of the time to start
 
 # SQLite instructions between two checks that the other end still waits for the answer: about a millisecond.
 _PATIENCE = 50_000
+# SQLite reads files up to this size through a memory map, which takes it a third less time. What is mapped counts as
+# memory of this process. If another program truncates the file meanwhile, this process ends, and the other end reports
+# that.
+_MAPPED_BYTES = 256_000_000
 _PAUSES_MS = (1, 2, 5, 10, 15, 20, 25, 25, 25, 50)
 
 
@@ -96,6 +100,10 @@ class Server:
             # The text encoding is known only once the database has been read.
             ((encoding,),) = self._patiently(lambda: connection.execute("PRAGMA encoding").fetchall())
             if mode == "ro":
+                size = "SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()"
+                ((length,),) = self._patiently(lambda: connection.execute(size).fetchall())
+                if length <= _MAPPED_BYTES:
+                    connection.execute(f"PRAGMA mmap_size = {_MAPPED_BYTES}")
                 # One transaction for all reads, so that all tables are read from the same snapshot.
                 connection.execute("BEGIN")
                 self._patiently(lambda: connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchall())

@@ -17,16 +17,16 @@ class Acts(Protocol):
     """What the page calls."""
 
     def call(self, method: str, name: str, body: Body) -> Any:  # noqa: ANN401  (JSON)
-        """Do it. Raises LookupError if there is no such action, TypeError if a value is missing or of another kind."""
+        """Perform an action. Raises LookupError if there is no such action, TypeError for a missing or wrong value."""
         ...
 
     def save(self, query_id: str | None) -> dict[str, Any]:
-        """Write a query, or everything, to where it belongs."""
+        """Write the decisions about one query, or about all (None)."""
         ...
 
 
 class Actions:
-    """The session as the page sees it."""
+    """The labelling session as the page sees it."""
 
     def __init__(self, session: Labelling) -> None:
         self._session = session
@@ -81,12 +81,12 @@ class Actions:
         }
 
     def left(self) -> dict[str, int]:
-        """What is still to be decided on, and the number of the decision that an undo would take back."""
+        """What is still to be decided, and the number of the decision that an undo would revert."""
         queries, candidates = self._session.left()
         return {"queries_left": queries, "candidates_left": candidates, "last": self._session.latest()}
 
     def save(self, query_id: str | None) -> dict[str, Any]:
-        """Write a query, or everything, to the golden file."""
+        """Write the decisions about one query, or about all (None), to the golden file."""
         return _saved(self._session.save(query_id))
 
     @staticmethod
@@ -185,7 +185,7 @@ class AnswerActions:
 
 
 def words_to_mark(view: QueryView) -> list[str]:
-    """The words of the query that tell candidates apart: not those that most of them have."""
+    """The words of the query that distinguish candidates, without those that many candidates contain."""
     found = {word.lower() for word in WORD.findall(str(view.entry["query"])) if len(word) > 2}
     texts = [set(map(str.lower, WORD.findall(one.text))) for one in view.candidates]
     usual = {word for word in found if len(texts) > 4 and 3 * sum(word in text for text in texts) > len(texts)}
@@ -193,7 +193,7 @@ def words_to_mark(view: QueryView) -> list[str]:
 
 
 def labels_in_words(entry: Mapping[str, Any]) -> list[str]:
-    """The labels of the golden file in words."""
+    """The labels of the golden file as readable text."""
     found = [f"chunk {chunk}" for chunk in entry.get("expected_chunk_ids") or ()]
     found += [span_text(span) for span in entry.get("expected_spans") or ()]
     for support in entry.get("gold_supports") or ():
@@ -204,7 +204,7 @@ def labels_in_words(entry: Mapping[str, Any]) -> list[str]:
 
 
 def span_text(span: Mapping[str, Any]) -> str:
-    """A place in words."""
+    """A span as readable text."""
     where = span.get("doc_id") or span.get("path") or ""
     numbers = [f"{value:g}" for name, value in span.items() if isinstance(value, int | float) and name != "page"]
     page = f" {span['page']:g}" if isinstance(span.get("page"), int | float) else ""

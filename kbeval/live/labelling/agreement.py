@@ -1,7 +1,7 @@
-"""How far people agree: Krippendorff's alpha with an interval, Cohen's kappa for two, and what they disagree on.
+"""How well people agree: Krippendorff's alpha with an interval, Cohen's kappa for two, and what they disagree on.
 
-Alpha is 1 where all agree, 0 where they agree as often as chance would have it. The interval is a percentile bootstrap
-over the units that were judged, each with all that was said about it.
+Alpha is 1 if all agree, and 0 if they agree only as often as expected by chance. The interval is a percentile bootstrap
+over the units that were judged, each with all of its judgements.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from kbeval.storage.labels import ANSWERABLE, MUST_CONTAIN, SCORE, SKIP, SUPPORT
 
 RESAMPLES = 2_000
 SEED = 0
-# Fewer resamples in which alpha is defined say nothing about it.
+# With fewer resamples in which alpha is defined, no interval is given.
 _LEAST_DEFINED = 100
 NOMINAL, ORDINAL = "nominal", "ordinal"
 
 Array = np.ndarray[Any, Any]
-# For each unit what each person said; who said nothing is left out.
+# For each unit, the value that each person gave; people who gave none are left out.
 Units = Sequence[Mapping[str, float]]
 
 
 @dataclass(frozen=True)
 class AgreementRow:
-    """How far people agree on one field, in one slice."""
+    """How well people agree on one field, in one slice."""
 
     field: str
     slice: str
@@ -40,7 +40,7 @@ class AgreementRow:
     interval: tuple[float, float] | None
     alpha_ordinal: float | None
     interval_ordinal: tuple[float, float] | None
-    # Cohen's, for two people on what both decided on.
+    # Cohen's, for two people, over the units that both decided on.
     kappa: float | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -61,7 +61,7 @@ class Dispute:
 
 
 def alpha(units: Units, level: str = NOMINAL) -> float | None:
-    """Krippendorff's alpha; None if it is not defined: nothing to pair, or only one value."""
+    """Krippendorff's alpha; None if it is not defined (no pairs, or only one value)."""
     counts, _ = _value_counts(units)
     found = float(_alphas(_coincidences(counts).sum(axis=0)[None], level)[0]) if len(counts) else np.nan
     return None if np.isnan(found) else found
@@ -86,7 +86,7 @@ def alpha_interval(
 
 
 def kappa(units: Units) -> float | None:
-    """Cohen's kappa of two people, over what both decided on; None if it is not defined or there are not two."""
+    """Cohen's kappa of two people, over the units that both decided on; None if undefined or not two people."""
     people = sorted({name for unit in units for name in unit})
     if len(people) != 2:
         return None
@@ -103,7 +103,7 @@ def kappa(units: Units) -> float | None:
 
 
 def _value_counts(units: Units) -> tuple[Array, list[float]]:
-    """How often each value was given to each unit that has at least two."""
+    """How often each value was given to each unit that has at least two values."""
     paired = [unit for unit in units if len(unit) > 1]
     values = sorted({value for unit in paired for value in unit.values()})
     place = {value: number for number, value in enumerate(values)}
@@ -115,7 +115,7 @@ def _value_counts(units: Units) -> tuple[Array, list[float]]:
 
 
 def _coincidences(counts: Array) -> Array:
-    """The coincidence matrix of each unit: pairs of values, divided by the number of values less one."""
+    """The coincidence matrix of each unit: pairs of values, divided by the number of values minus one."""
     pairs = counts[:, :, None] * counts[:, None, :]
     size = counts.shape[1]
     pairs[:, range(size), range(size)] -= counts
@@ -131,7 +131,7 @@ def _alphas(matrices: Array, level: str) -> Array:
     if level == NOMINAL:
         distance = np.broadcast_to(1.0 - np.eye(size), matrices.shape)
     else:
-        # From the middle of one value to the middle of the other, counted in what was given.
+        # The distance between the mid-ranks of two values among all values given.
         middle = np.cumsum(totals, axis=1) - totals / 2
         distance = (middle[:, :, None] - middle[:, None, :]) ** 2
     observed = (matrices * distance).sum(axis=(1, 2))
@@ -141,13 +141,13 @@ def _alphas(matrices: Array, level: str) -> Array:
     return found
 
 
-# --- of decisions ---------------------------------------------------------------------------------------
+# --- decisions ------------------------------------------------------------------------------------------
 
 
 def agreement_rows(
     decisions: Sequence[Decision], entries: Mapping[str, Mapping[str, Any]], by: str | None = None
 ) -> list[AgreementRow]:
-    """How far people agree on each field: over all queries, and for each value of a field of theirs."""
+    """How well people agree on each field: over all queries, and for each value of the query field `by`."""
     found = []
     for name, units in _units(decisions).items():
         slices: dict[str, list[Mapping[str, float]]] = {"all": [unit for _, unit in units]}
@@ -178,7 +178,7 @@ def _row(name: str, label: str, units: Units) -> AgreementRow:
 
 
 def _units(decisions: Sequence[Decision]) -> dict[str, list[tuple[str, dict[str, float]]]]:
-    """What each person said, by field and by what it is about."""
+    """The vote of each person, by field and by item."""
     units: dict[str, dict[tuple[str, str], dict[str, float]]] = {}
     for one, item in same_texts(decisions):
         number = vote_of(one)
@@ -191,7 +191,7 @@ def _units(decisions: Sequence[Decision]) -> dict[str, list[tuple[str, dict[str,
 
 
 def vote_of(decision: Decision) -> float | None:
-    """What a decision says, as a number; None if it says nothing that people can disagree on."""
+    """A decision as a number; None if it is not something that people can disagree on."""
     if decision.field == SUPPORTS:
         return None if decision.value == SKIP else float(decision.value == "yes")
     if decision.field == ANSWERABLE:
@@ -202,7 +202,7 @@ def vote_of(decision: Decision) -> float | None:
 
 
 def same_texts(decisions: Sequence[Decision]) -> list[tuple[Decision, str]]:
-    """Decisions with what they are about: one name for the same text, also after it was chunked anew."""
+    """Decisions with the item that they are about: one name for the same text, even after re-chunking."""
     names: dict[tuple[str, str], list[tuple[Decision, str]]] = {}
     found = []
     for one in decisions:
@@ -237,7 +237,7 @@ def _extent(decision: Decision) -> tuple[str, float, float] | None:
 
 
 def disputes(decisions: Sequence[Decision]) -> list[Dispute]:
-    """What people disagree on, with how it was settled if it was."""
+    """What people disagree on, and how it was settled, if it was."""
     said: dict[tuple[str, str, str], dict[str, Any]] = {}
     texts: dict[tuple[str, str, str], str] = {}
     settled: dict[tuple[str, str, str], Any] = {}

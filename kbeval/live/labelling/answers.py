@@ -1,4 +1,4 @@
-"""People score the answers of a run by a rubric, blind to the judge's scores: the reference that judges are held to."""
+"""People score the answers of a run by a rubric, without seeing the judge's scores: the reference for judges."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AnswerView:
     answer: Answer
     scores: Mapping[str, int]
     versions: Mapping[str, int]
-    # While settling: what each person said, by rubric, where they differ.
+    # While settling: the score of each person, by rubric, where they differ.
     said: Mapping[str, Mapping[str, int]]
 
 
@@ -81,14 +81,14 @@ class AnswerScoring:
         self._scored, self._said = {}, {}
         for one in self._store.current():
             name, answer = one.field.removeprefix(SCORE), self._answers.get(one.query_id)
-            # An answer that was stored anew since is another answer.
+            # If the row was stored again since, it is a different answer.
             if name not in self.rubrics or one.item != self.run_id or answer is None:
                 continue
             if one.about.text_hash != answer.row_mark or one.value is None:
                 continue
             if not one.is_settlement:
                 self._said.setdefault(one.query_id, {}).setdefault(name, {})[one.annotator] = int(one.value)
-            # What was settled counts, whichever person settled it.
+            # A settlement counts, no matter which person made it.
             if one.is_settlement if self.is_settling else one.annotator == self.annotator and not one.is_settlement:
                 self._scored.setdefault(one.query_id, {})[name] = one
 
@@ -118,7 +118,7 @@ class AnswerScoring:
                 raise UsageError(msg)
             answer = self.view(query_id).answer
             if self.is_settling and rubric not in self._disputed(query_id):
-                msg = f"people do not disagree on {rubric} of this answer"
+                msg = f"there is no disagreement on {rubric} for this answer"
                 raise UsageError(msg)
             made = Decision(
                 query_id,
@@ -135,13 +135,13 @@ class AnswerScoring:
             return self.view(query_id)
 
     def latest(self) -> int:
-        """The number of the score that an undo would take back; 0 if there is none."""
+        """The number of the score that an undo would revert; 0 if there is none."""
         with self._lock:
             last = self._store.latest(self.annotator, self.run_id)
             return 0 if last is None else last.label_no
 
     def undo(self, after: int | None = None) -> str | None:
-        """Take back the last score of this person; returns its query. `after`: the last score that was known."""
+        """Undo the last score of this person; returns its query. `after`: the last score that the caller knows."""
         with self._lock:
             last = self._store.latest(self.annotator, self.run_id)
             if after is not None:
@@ -153,7 +153,7 @@ class AnswerScoring:
             return last.query_id
 
     def missing(self, view: AnswerView) -> int:
-        """How many scores an answer lacks."""
+        """How many scores of an answer are missing."""
         wanted = view.said.keys() if self.is_settling else self.rubrics.keys()
         return len(wanted - view.scores.keys())
 
@@ -173,12 +173,12 @@ class AnswerScoring:
         return next((query_id for query_id in self.queue if self.is_open(query_id)), next(iter(self.queue), None))
 
 
-# --- the judge and people -------------------------------------------------------------------------------
+# --- agreement of the judge with people -----------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class JudgedBy:
-    """How far the judge agrees with one person, or with all (`people`): what was settled, else their mean."""
+    """How well the judge agrees with one person, or with all (`people`: settled scores, otherwise means)."""
 
     rubric: str
     judge: str
@@ -188,11 +188,11 @@ class JudgedBy:
 
 @dataclass(frozen=True)
 class PeopleAndJudge:
-    """How far people and the judge of a run agree."""
+    """How well people and the judge of a run agree."""
 
     run_id: str
     rows: Sequence[JudgedBy]
-    # Krippendorff's alpha of the people alone, ordinal, with its interval, by rubric; the ceiling for any judge.
+    # By rubric: how many people, their ordinal Krippendorff's alpha (the ceiling for any judge) and its interval.
     people: Mapping[str, tuple[int, float | None, tuple[float, float] | None]]
 
     def to_dict(self) -> dict[str, Any]:
@@ -211,7 +211,7 @@ class PeopleAndJudge:
 
 
 def people_and_judge(database: Path, run: str, options: ScoreOptions) -> PeopleAndJudge:
-    """Hold the scores of the judge of a run against those of people."""
+    """Compare the scores of the judge of a run with those of people."""
     with open_scoring(database, None, [run], options, lazily=True) as scoring:
         (found,) = scoring.runs
         scoring.session.need("judgements", "results")

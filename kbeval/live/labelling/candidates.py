@@ -1,4 +1,4 @@
-"""What people decide on: each candidate with its whole text, where it can be had."""
+"""What people decide on: each candidate with its whole text, if it is available."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CUT_LENGTHS = range(200, 204)
 class Candidate:
     """A text that may support the answer to a query."""
 
-    # Stands for it in decisions: the hash of its text.
+    # Identifies it in decisions: the hash of its text.
     key: str
     text: str
     # Only a part of the text is known.
@@ -38,7 +38,7 @@ class Candidate:
     # The chunks that are the same text, and earlier decisions about them.
     chunk_ids: tuple[str, ...]
     keys: tuple[str, ...]
-    # It is not a text, but a field of the query that people disagree on.
+    # True if it is not a text but a field of the query that people disagree on.
     is_question: bool = False
 
     def as_json(self) -> dict[str, Any]:
@@ -48,12 +48,12 @@ class Candidate:
 
 
 def text_key(text: str) -> str:
-    """What a text is known by, whatever its chunk is called."""
+    """The key of a text, independent of its chunk id."""
     return hashlib.sha256(" ".join(text.split()).encode("utf-8", "replace")).hexdigest()[:32]
 
 
 class Reader:
-    """Makes candidates of items: finds their texts, headings and documents."""
+    """Makes candidates from items: finds their texts, headings and documents."""
 
     def __init__(self, store: LabelStore) -> None:
         self._store = store
@@ -68,7 +68,7 @@ class Reader:
             groups.setdefault(item.leader_no, []).append(item)
         found = []
         for leader, members in groups.items():
-            # An item without a chunk or a run is an earlier decision: it stands for nothing that can be shown.
+            # An item without a chunk or a run is an earlier decision: it has nothing to show.
             own = [item for item in members if item.run_id is not None or item.n_runs == 0]
             own.sort(key=lambda item: item.item_no != leader)
             shown = self._shown(own, texts, rows, more)
@@ -104,7 +104,7 @@ class Reader:
         rows: dict[tuple[str, str], Sequence[Mapping[str, Any]]],
         more: Sequence[Mapping[str, Any]],
     ) -> Mapping[str, Any]:
-        """The hit as a stored row, or a live system, has it."""
+        """The hit as in the stored row, or as the live system returned it."""
         hits = more
         if item.run_id is not None:
             place = item.run_id, item.query_id
@@ -119,7 +119,7 @@ class Reader:
                 return hit
         return {}
 
-    def _candidate(  # noqa: PLR0913, PLR0917  (what was found out)
+    def _candidate(  # noqa: PLR0913, PLR0917  (all are known by now)
         self, item: Item, text: str, is_cut: bool, headings: tuple[str, ...], path: str | None, members: Sequence[Item]
     ) -> Candidate:
         document = self._documents.get(item.doc_id or "")
@@ -144,7 +144,7 @@ class Reader:
 
 
 def items_of_hits(query_id: str, hits: Sequence[Mapping[str, Any]], first_no: int = 0) -> list[Item]:
-    """Hits as items that stand for themselves, where there is no pool."""
+    """Hits as items, each in a group of its own, where there is no pool."""
     return [
         Item(
             first_no + number,

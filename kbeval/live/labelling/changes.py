@@ -18,12 +18,12 @@ _FIELDS = {SPANS: "expected_spans", CHUNKS: "expected_chunk_ids", SUPPORT: "gold
 
 
 class ConflictError(ValueError):
-    """The file says something else by now than when it was decided."""
+    """The file has changed since the decision was made."""
 
 
 @dataclass(frozen=True)
 class Same:
-    """The texts that a decision is about, beyond its own: chunks that are the same text, and what to tell it from."""
+    """Texts related to a decision: chunks with the same text, and other texts to distinguish it from."""
 
     chunk_ids: Sequence[str] = ()
     text: str = ""
@@ -31,7 +31,7 @@ class Same:
 
 
 def form_of(entry: Mapping[str, Any], usual: str) -> str:
-    """How an entry is labelled: as it is already, else as usual."""
+    """The form in which an entry is labelled: the one it already uses, otherwise the usual one."""
     for form in (SUPPORT, CHUNKS, SPANS):
         if entry.get(_FIELDS[form]):
             return form
@@ -39,13 +39,13 @@ def form_of(entry: Mapping[str, Any], usual: str) -> str:
 
 
 def usual_form(entries: Sequence[Mapping[str, Any]]) -> str:
-    """How most entries of a file are labelled; by spans where none is."""
+    """The form in which most entries of a file are labelled; spans if none is labelled."""
     counts = {form: sum(bool(entry.get(name)) for entry in entries) for form, name in _FIELDS.items()}
     return max(FORMS, key=lambda form: counts[form]) if any(counts.values()) else SPANS
 
 
 def usual_names(entry: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """How spans name their document, `doc_id` or `path`: as those of the entry do, else as most of the file do."""
+    """How spans name their document, by `doc_id` or `path`: as in the entry, otherwise as in most of the file."""
     own = [_names(span) for span in entry.get("expected_spans") or ()]
     if own:
         return own[-1]
@@ -60,10 +60,10 @@ def _names(span: Mapping[str, Any]) -> tuple[str, ...]:
 def changes_of(
     decision: Decision, entry: Mapping[str, Any], form: str, same: Same, names: Sequence[str] = ("doc_id",)
 ) -> dict[str, Any]:
-    """The fields of an entry that a decision changes, with their new values; empty if it is all there.
+    """The fields of an entry that a decision changes, with their new values; empty if nothing changes.
 
     `entry` has normalized fields. `names`: how its spans name their document. Raises ConflictError if a value is
-    neither the former nor the new one.
+    neither the old nor the new one.
     """
     if decision.field == SUPPORTS:
         if decision.value == YES:
@@ -85,7 +85,7 @@ def _replaced(decision: Decision, entry: Mapping[str, Any]) -> dict[str, Any]:
     if own == new:
         return {}
     if own != former:
-        msg = f"{decision.field} is {own!r} in the file by now"
+        msg = f"{decision.field} is now {own!r} in the file"
         raise ConflictError(msg)
     return {decision.field: REMOVED if new is None else new}
 
@@ -142,7 +142,7 @@ def _plain(headings: Any) -> list[str]:  # noqa: ANN401  (a list or text)
 
 
 def _not_supporting(decision: Decision, entry: Mapping[str, Any], same: Same) -> dict[str, Any]:
-    """Labels that name this text are taken away."""
+    """Remove the labels that name this text."""
     about = decision.about
     changes: dict[str, Any] = {}
     ids = {about.chunk_id, *same.chunk_ids}
@@ -156,7 +156,7 @@ def _not_supporting(decision: Decision, entry: Mapping[str, Any], same: Same) ->
     if kept != spans:
         changes["expected_spans"] = kept or REMOVED
     supports = list(entry.get("gold_supports") or ())
-    # Support groups count supports by number, so those of an entry with groups are left to people.
+    # Support groups refer to supports by number, so supports of entries with groups are left to be edited by hand.
     if supports and same.text and not entry.get("required_support_groups"):
         remaining = [support for support in supports if not _is_support(support, about.path, same.text)]
         if remaining != supports:
@@ -170,7 +170,7 @@ def _is_support(support: Mapping[str, Any], path: str | None, text: str) -> bool
 
 
 def label_spans(decision: Decision) -> list[dict[str, Any]]:
-    """The place of a decision: with all that names its document, and only the numbers that its kind has."""
+    """The spans of a decision, with all names of the document and only the numbers of their kind."""
     about = decision.about
     where = {name: value for name, value in (("doc_id", about.doc_id), ("path", about.path)) if value}
     if not where:
@@ -185,7 +185,7 @@ def label_spans(decision: Decision) -> list[dict[str, Any]]:
 
 
 def _named(span: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """A span as a label, which names its document as others do."""
+    """A span as a label, naming its document as other labels do."""
     kept = [name for name in names if name in span] or ["doc_id" if "doc_id" in span else "path"]
     return {name: value for name, value in span.items() if name in kept or name not in ("doc_id", "path")}
 
@@ -195,7 +195,7 @@ def _whole(number: float) -> float:
 
 
 def _covers(outer: Mapping[str, Any], inner: Mapping[str, Any]) -> bool:
-    """Is all of a span inside another of the same document and kind?"""
+    """Is a span entirely inside another one of the same document and kind?"""
     names = [name for name in ("doc_id", "path") if outer.get(name) and inner.get(name)]
     if not names or any(outer[name] != inner[name] for name in names) or outer["kind"] != inner["kind"]:
         return False

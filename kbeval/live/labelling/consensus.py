@@ -1,4 +1,4 @@
-"""What several people said about the same thing: whether they disagree, and whether that is settled."""
+"""The decisions of several people about the same item: whether they disagree, and whether that is settled."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from kbeval.live.labelling.agreement import same_texts, vote_of
 from kbeval.live.labelling.candidates import Candidate
 from kbeval.storage.labels import ANSWERABLE, MUST_CONTAIN, NO, SUPPORTS, YES, Decision
 
-# What is written to the golden file and can be said yes or no to: it waits until people agree.
+# Yes-or-no decisions that go into the golden file: they are not written until people agree.
 VOTED = (SUPPORTS, ANSWERABLE, MUST_CONTAIN)
 Place = tuple[str, str, str]
 
 
 class Consensus:
-    """Of the decisions that count."""
+    """The consensus of the decisions in force."""
 
     def __init__(self, current: Sequence[Decision]) -> None:
         self._places: dict[int, Place] = {}
@@ -39,23 +39,23 @@ class Consensus:
         return len(set(self._votes.get(place, {}).values())) > 1
 
     def is_settled(self, decision: Decision) -> bool:
-        """Does what was settled count, and not this decision?"""
+        """Does a settlement override this decision?"""
         return not decision.is_settlement and self._place_of(decision) in self._settled
 
     def _place_of(self, decision: Decision) -> Place:
         return self._places.get(decision.label_no, (decision.query_id, decision.field, decision.item))
 
     def disputes(self) -> dict[Place, Mapping[str, bool]]:
-        """All that people said different things about, settled or not."""
+        """All items on which people disagree, settled or not."""
         return {place: said for place, said in self._votes.items() if len(set(said.values())) > 1}
 
     @property
     def settled(self) -> Mapping[Place, bool]:
-        """How it was settled."""
+        """How items were settled."""
         return self._settled
 
     def open_counts(self) -> dict[str, int]:
-        """How much there is to settle, by query."""
+        """The number of items to settle, by query."""
         found: dict[str, int] = {}
         for place in self.disputes().keys() - self._settled.keys():
             found[place[0]] = found.get(place[0], 0) + 1
@@ -63,21 +63,21 @@ class Consensus:
 
 
 def in_words(vote: bool) -> str:
-    """As a decision has it."""
+    """A vote as the value of a decision."""
     return YES if vote else NO
 
 
 def key_of(field: str, item: str) -> str:
-    """What stands for a thing that can be disagreed on: the hash of a text, or a field of the query."""
+    """The key of an item that people can disagree on: the hash of a text, or a field of the query."""
     return item if field == SUPPORTS else f"{field}:{item}"
 
 
 def question_about(field: str, item: str) -> Candidate:
-    """A field of the query as something to say yes or no to; or a text that is not stored any more."""
+    """A field of the query as a yes-or-no question; or a text that is no longer stored."""
     text = {
         ANSWERABLE: "Can this query be answered from the documents?",
         MUST_CONTAIN: f"Must an answer contain these words?\n{item}",
-    }.get(field, "This text is not stored any more.")
+    }.get(field, "This text is no longer stored.")
     title = {ANSWERABLE: "Answerable", MUST_CONTAIN: "Must contain"}.get(field, "A text")
     key = key_of(field, item)
     return Candidate(

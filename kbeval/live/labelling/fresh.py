@@ -1,4 +1,4 @@
-"""Asks a live system what it returns now, for the pool. Nothing of it is stored."""
+"""Asks a live system what it returns now, for the pool. Nothing is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to label, and in which order: what most runs returned and is not decided on comes first."""
+"""What to label, and in which order: undecided candidates that most runs returned come first."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Chosen:
     category: str | None = None
     unlabelled: bool = False
     since_run: str | None = None
-    # How labels are written: spans, chunks, supports; None: as the entries already do.
+    # The form of new labels: spans, chunks or supports; None: the form that the entries already use.
     form: str | None = None
-    # Candidates are shown in an order that says nothing about ranks; the same for the same seed.
+    # Candidates are shown in an order that reveals nothing about ranks; the same seed gives the same order.
     seed: int = 0
     # Only the queries on which people disagree, to settle them.
     to_settle: bool = False
@@ -48,7 +48,7 @@ def make_pool(
     decided: Sequence[Decision],
     fresh: Mapping[str, Sequence[Mapping[str, Any]]],
 ) -> Pool:
-    """The pool of the runs, of what this person decided, and of what a live system returned now."""
+    """The pool of what runs returned, what this person decided on, and what a live system returned now."""
     own = decided if chosen.to_settle else [one for one in decided if one.annotator == chosen.annotator]
     more = decided_items(own)
     for query_id, hits in fresh.items():

@@ -1,4 +1,4 @@
-"""Where a selected passage is in its document, and the shortest words that tell it from other texts."""
+"""Where a selected passage is in its document, and the shortest snippet that distinguishes it from other texts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 _WORD = re.compile(r"\S+")
-# Fewer words, or letters, are found anywhere.
+# Shorter snippets occur in many texts.
 _LEAST_WORDS, _LEAST_LETTERS = 3, 12
 _LONGEST_SNIPPET = 200
 
@@ -15,7 +15,7 @@ Span = Mapping[str, Any]
 
 
 def passage_spans(text: str, spans: Sequence[Span], start: int, end: int) -> list[dict[str, Any]] | None:
-    """The place of a part of a text, given the place of the whole; None if it cannot be told."""
+    """The spans of a part of a text, given the spans of the whole; None if they cannot be determined."""
     if len(spans) != 1 or not 0 <= start < end <= len(text):
         return None
     span = dict(spans[0])
@@ -37,7 +37,7 @@ def passage_spans(text: str, spans: Sequence[Span], start: int, end: int) -> lis
 def _lines(
     text: str, span: dict[str, Any], first: str, last: str, part: tuple[int, int]
 ) -> list[dict[str, Any]] | None:
-    """By lines, where the text has as many as its place says."""
+    """The lines of a part, if the text has as many lines as its span."""
     low, high = span.get(first), span.get(last)
     if low is None or high is None:
         return None
@@ -45,16 +45,16 @@ def _lines(
     if whole.count("\n") + 1 != high - low + 1:
         return None
     start, end = part
-    # A line end that was selected with the line does not reach into the next one.
+    # A selected line end does not make the selection reach into the next line.
     begin = low + text.count("\n", 0, start + len(text[start:end]) - len(text[start:end].lstrip("\n")))
     stop = low + text.count("\n", 0, max(start, start + len(text[start:end].rstrip("\n")) - 1))
     return [{**span, first: begin, last: max(begin, min(stop, high))}]
 
 
 def proposed_snippet(passage: str, others: Iterable[str]) -> str:
-    """The shortest words of a passage that no other text holds; the beginning of the passage where there are none.
+    """The shortest run of words that no other text contains; if there is none, the longest line of the passage.
 
-    Snippets are looked for whatever the case, so that is how they are told apart here.
+    Snippets are matched without regard to case, so case is ignored here, too.
     """
     elsewhere = [text.lower() for text in others]
     lines = [line.strip() for line in passage.split("\n") if line.strip()]

@@ -58,7 +58,7 @@ class ScoreApp(App[None]):
             self._score(int(event.key))
 
     def action_ignore(self) -> None:
-        """Keys are read in `on_key`; this is for the line at the bottom."""
+        """Keys are read in `on_key`; this exists for the footer."""
         self._score(0)
 
     def _score(self, value: int) -> None:
@@ -79,17 +79,17 @@ class ScoreApp(App[None]):
         self._show()
 
     def action_rubric(self) -> None:
-        """Another rubric."""
+        """Select the next rubric."""
         self._rubric = (self._rubric + 1) % len(self._rubrics)
         self._show()
 
     def action_text(self) -> None:
-        """The text of the rubric."""
+        """Show or hide the text of the rubric."""
         self._shows_rubric = not self._shows_rubric
         self._show()
 
     def action_next(self, step: int) -> None:
-        """Another answer."""
+        """Go to another answer."""
         queue = self.session.queue
         if self._query in queue:
             place = queue.index(self._query) + step
@@ -97,7 +97,7 @@ class ScoreApp(App[None]):
                 self._open(queue[place])
 
     def action_undo(self) -> None:
-        """Take back the last score."""
+        """Undo the last score."""
         try:
             query_id = self.session.undo(self._last)
             self._said = "there is nothing to undo" if query_id is None else "undone"
@@ -143,7 +143,7 @@ class ScoreApp(App[None]):
                 text.append("\n────\n", style="dim")
                 _lines(text, passage.text)
                 if passage.is_cut:
-                    text.append("Only a part of this text is stored.\n", style="red")
+                    text.append("Only part of this text is stored.\n", style="red")
         self.query_one("#answer", Static).update(text)
         answers, scores = self.session.left()
         left = (

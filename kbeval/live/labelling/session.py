@@ -1,7 +1,7 @@
 """A labelling session: what to decide next, and every action of the two front ends.
 
-Each decision is committed to the database at once. The golden file gets it when the query is left, or at the next start
-if the process was killed before.
+Each decision is committed to the database at once. It is written to the golden file when the user leaves the query, or
+at the next start if the process was killed before that.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _LONGEST_TEXT = 20_000
 
 
 class DoubtError(UsageError):
-    """It contradicts what is there; it is done if it is asked for once more."""
+    """The action contradicts existing labels; it is performed if it is requested once more."""
 
 
 class Labelling:
@@ -84,7 +84,7 @@ class Labelling:
             self._decided = self._store.current()
             self._pool = make_pool(self._database, self.file.golden, self.chosen, self._decided, self._fresh)
             self._reader = Reader(self._store)
-            # What was decided before a crash, and is not in the file yet.
+            # Decisions from before a crash that are not in the file yet.
             self.saved_before = self._write(None)
             self.queue = order_of(self.file.golden, self.chosen, self._pool, self._decided)
         except BaseException:
@@ -101,7 +101,7 @@ class Labelling:
     # --- the work ----------------------------------------------------------------------------------------
 
     def left(self) -> tuple[int, int]:
-        """How many queries, and how many candidates, are still to be decided on."""
+        """How many queries and how many candidates are still to be decided."""
         with self._lock:
             settling = Consensus(self._decided).open_counts() if self.chosen.to_settle else None
             counts = [
@@ -116,7 +116,7 @@ class Labelling:
             return self._views[query_id].open
         pool = self._pool.queries.get(query_id)
         if pool is None:
-            # Nothing was returned for it yet; it is done once anything was decided about it.
+            # Nothing was returned for it yet; it is done once there is any decision about it.
             return 0 if any(one.query_id == query_id for one in self._decided) else 1
         return pool.open
 
@@ -130,7 +130,7 @@ class Labelling:
         return next((query_id for query_id in self.queue if self.is_open(query_id)), next(iter(self.queue), None))
 
     def view(self, query_id: str) -> QueryView:
-        """A query with its candidates and what was decided."""
+        """A query with its candidates and decisions."""
         with self._lock:
             entry = self.file.golden.get(query_id)
             if entry is None:
@@ -198,13 +198,13 @@ class Labelling:
         return advice_on(made, one, part) if self.file.form_of(made.query_id) == SPANS else ""
 
     def decide_rest(self, query_id: str, after: int | None = None) -> QueryView:
-        """All that is open does not support the answer. `after`: the last decision on the query that was known."""
+        """Mark every open candidate as not supporting. `after`: the last decision about it that the caller knows."""
         with self._lock:
             view = self.view(query_id)
             if after is not None:
                 check_known(after, view.latest)
             if view.is_settling:
-                msg = "what people disagree on is settled one by one"
+                msg = "disagreements are settled one by one"
                 raise UsageError(msg)
             for one in view.candidates:
                 if not one.is_labelled and view.decided.get(one.key, SKIP) == SKIP:
@@ -214,11 +214,11 @@ class Labelling:
     def set_answerable(
         self, query_id: str, value: bool | None, after: int | None = None, *, is_sure: bool = False
     ) -> QueryView:
-        """Can the query be answered from the documents? None: not said. `is_sure`: although labels say so."""
+        """Can the query be answered from the documents? None: unknown. `is_sure`: even if labels contradict it."""
         with self._lock:
             view = self.view(query_id)
             if value is False and not is_sure and has_support(view):
-                msg = f"{query_id} has a text that answers it: press x once more if it is unanswerable all the same"
+                msg = f"{query_id} has a text that answers it: press x again to mark it as unanswerable anyway"
                 raise DoubtError(msg)
             change = {"from": view.entry.get("answerable"), "to": value}
             settles = self.chosen.to_settle and value is not None
@@ -226,7 +226,7 @@ class Labelling:
             return self._written(query_id, key_of(ANSWERABLE, ""))
 
     def set_query(self, query_id: str, text: str, after: int | None = None) -> QueryView:
-        """Another wording."""
+        """Change the wording of the query."""
         with self._lock:
             former = self.view(query_id).entry["query"]
             change = {"from": former, "to": _checked(text, "the query")}
@@ -234,11 +234,11 @@ class Labelling:
             return self._written(query_id)
 
     def add_query(self, query_id: str, text: str) -> QueryView:
-        """A new query, at the end of the file."""
+        """Add a query at the end of the file."""
         with self._lock:
             query_id = _checked(query_id, "the id")
             if self.file.golden.get(query_id) is not None:
-                msg = f"{self.file.path} has a query {query_id!r} already; choose another id"
+                msg = f"{self.file.path} already has a query {query_id!r}; choose another id"
                 raise UsageError(msg)
             self._add(Decision(query_id, self.chosen.annotator, ENTRY, "", _checked(text, "the query")), None)
             saved = self._write(query_id)
@@ -266,15 +266,15 @@ class Labelling:
             return self.view(query_id)
 
     def latest(self) -> int:
-        """The number of the decision that an undo would take back; 0 if there is none."""
+        """The number of the decision that an undo would revert; 0 if there is none."""
         with self._lock:
             last = self._store.latest(self.chosen.annotator)
             return 0 if last is None else last.label_no
 
     def undo(self, after: int | None = None) -> str | None:
-        """Take back the last decision of this person that is not taken back yet; returns its query.
+        """Undo the last decision of this person that is still in force; returns its query.
 
-        `after`: the number of the last decision that was known.
+        `after`: the number of the last decision that the caller knows.
         """
         with self._lock:
             last = self._store.latest(self.chosen.annotator)
@@ -283,7 +283,7 @@ class Labelling:
             if last is None:
                 return None
             if last.state == WRITTEN:
-                # If the process is killed before it is undone here too, the next start writes it again.
+                # If the process is killed before the undo is stored, the next start writes it again.
                 self._store.mark({last.label_no: (PENDING, last.written)})
             if (problem := self.file.undo(last)) is not None:
                 self._store.mark({last.label_no: (last.state, last.written)})
@@ -299,11 +299,11 @@ class Labelling:
             return last.query_id
 
     def save(self, query_id: str | None = None) -> Saved:
-        """Write what was decided about a query, or about all, into the golden file."""
+        """Write the decisions about one query, or about all (None), to the golden file."""
         with self._lock:
             return self._write(query_id)
 
-    # --- inside ------------------------------------------------------------------------------------------
+    # --- internals ---------------------------------------------------------------------------------------
 
     def _candidate(self, query_id: str, key: str) -> Candidate:
         view = self._views.get(query_id) or self.view(query_id)
@@ -317,7 +317,7 @@ class Labelling:
         self._decided.append(self._store.add(decision, after))
 
     def _written(self, query_id: str, key: str = "") -> QueryView:
-        """Write what is pending about a query. Raises an error that says what was not written, and why."""
+        """Write the pending decisions about a query. Raises an error that says what was not written, and why."""
         saved = self._write(query_id)
         if saved.problems:
             raise UsageError("; ".join(saved.problems))
@@ -329,7 +329,7 @@ class Labelling:
         try:
             saved = self.file.write(self._store, query_id, self._same_as)
         except GoldenError as error:
-            # The file is not whole at this moment: everything stays pending.
+            # The file is incomplete at the moment: everything stays pending.
             saved = Saved(problems=[f"{self.file.path} cannot be read now: {'; '.join(error.faults)}"])
         except KbevalError as error:
             saved = Saved(problems=[error.headline])
@@ -381,6 +381,6 @@ def _checked(text: str, what: str) -> str:
     try:
         found.encode()
     except UnicodeEncodeError:
-        msg = f"{what} contains half a character (an unpaired surrogate)"
+        msg = f"{what} contains an unpaired surrogate"
         raise UsageError(msg) from None
     return found

@@ -1,4 +1,4 @@
-"""`kbeval label`: the same actions as the page has, at a terminal. Needs Textual, the extra `kbeval[label]`."""
+"""`kbeval label` at a terminal, with the same actions as the page. Needs Textual, the extra `kbeval[label]`."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ s, space   it supports the answer        /      search queries
 f          it does not                   +      add a query
 k          skip it                       e      edit the wording
 l          label only some of its lines  t      write a note
-d          all open ones do not          v      list, or one candidate
+d          the open ones do not          v      list, or one candidate
 a x        answerable, unanswerable      u      undo, without limit
 m          words that an answer must contain
-q          save and end"""
+q          save and quit"""
 
 
 class Ask(ModalScreen[str | None]):
@@ -52,7 +52,7 @@ class Ask(ModalScreen[str | None]):
         self.dismiss(event.value)
 
     def action_cancel(self) -> None:
-        """Nothing is changed."""
+        """Close without a change."""
         self.dismiss(None)
 
 
@@ -67,7 +67,7 @@ class Help(ModalScreen[None]):
             yield Static(Text(_HELP))
 
     def action_close(self) -> None:
-        """Back to the work."""
+        """Close the help."""
         self.dismiss()
 
 
@@ -105,7 +105,7 @@ class LabelApp(App[None]):
         Binding("v", "view", "List or one", show=False),
         Binding("u", "undo", "Undo"),
         Binding("question_mark", "help", "Help"),
-        Binding("q", "end", "Save and end"),
+        Binding("q", "end", "Save and quit"),
     ]
 
     def __init__(self, session: Labelling) -> None:
@@ -115,7 +115,7 @@ class LabelApp(App[None]):
         self.seen: QueryView | None = None
         self._said = ""
         self._last = session.latest()
-        # The query about which a contradiction was pointed out just now.
+        # The query for which a contradiction was just reported.
         self._doubted: str | None = None
 
     def compose(self) -> ComposeResult:
@@ -154,7 +154,7 @@ class LabelApp(App[None]):
         question.append(f"{shown(view.query_id)}  ", style="dim")
         question.append(shown(str(entry["query"])), style="bold")
         self.query_one("#question", Static).update(question)
-        said = {True: "answerable", False: "unanswerable", None: "not said whether answerable"}
+        said = {True: "answerable", False: "unanswerable", None: "answerable not set"}
         facts = [said[view.answerable], f"labels: {'; '.join(labels_in_words(entry)) or 'none'}"]
         if entry.get("must_contain"):
             facts.append(f"must contain: {'; '.join(entry['must_contain'])}")
@@ -167,7 +167,7 @@ class LabelApp(App[None]):
         one = self._current()
         view = self.seen
         if view is None or one is None:
-            nothing = "No run returned anything for this query, and a search in the table of chunks found nothing."
+            nothing = "No run returned anything for this query, and a search of the chunks table found nothing."
             text = Text("" if view is not None and view.is_settling else nothing)
         else:
             text = text_of(view, one, is_settling=self.session.chosen.to_settle)
@@ -192,7 +192,7 @@ class LabelApp(App[None]):
         self._show_text()
 
     async def _do(self, action: Callable[[], QueryView], *, onwards: bool = False) -> None:
-        """An action, with what went wrong said at the bottom."""
+        """Perform an action; an error is shown at the bottom."""
         self._said, self._doubted = "", None
         is_done = True
         try:
@@ -216,7 +216,7 @@ class LabelApp(App[None]):
     # --- actions -----------------------------------------------------------------------------------------
 
     async def action_decide(self, value: str) -> None:
-        """Supports, does not, skip."""
+        """Decide on the current candidate: supports, does not support, skip."""
         one = self._current()
         if one is not None and self._query is not None:
             after = 0 if self.seen is None else self.seen.versions.get(one.key, 0)
@@ -233,7 +233,7 @@ class LabelApp(App[None]):
         async def label(said: str | None) -> None:
             part = None if said is None else lines_part(lines, said)
             if said is not None and part is None:
-                self._said = f"{said!r} is not a line from 1 to {len(lines)}, or two like 2-4"
+                self._said = f"{said!r} is not a line number from 1 to {len(lines)} or a range such as 2-4"
                 self._show_text()
             elif part is not None:
                 after = 0 if self.seen is None else self.seen.versions.get(one.key, 0)
@@ -242,13 +242,13 @@ class LabelApp(App[None]):
         self.push_screen(Ask("Which lines support the answer?", hint=f"1 to {len(lines)}, for example 2-4"), label)
 
     async def action_rest(self) -> None:
-        """All that is open does not support the answer."""
+        """Mark every open candidate as not supporting the answer."""
         if self._query is not None:
             query_id, after = self._query, None if self.seen is None else self.seen.latest
             await self._do(lambda: self.session.decide_rest(query_id, after))
 
     async def action_answerable(self, value: bool) -> None:
-        """Answerable or not; a second time: not said."""
+        """Answerable or not; pressed a second time: not set."""
         if self.seen is not None:
             query_id, after = self.seen.query_id, self.seen.versions.get("answerable:", 0)
             wanted, is_sure = None if self.seen.answerable is value else value, self._doubted == self.seen.query_id
@@ -256,19 +256,19 @@ class LabelApp(App[None]):
 
     async def action_rule(self) -> None:
         """Words that an answer must contain."""
-        await self._ask("Which words must an answer contain?", "", self._with_rule, "as they are in the text")
+        await self._ask("Which words must an answer contain?", "", self._with_rule, "exactly as in the text")
 
     def _with_rule(self, query_id: str, text: str) -> QueryView:
         known = self.session.view(query_id).entry.get("must_contain") or ()
         return self.session.set_rule(query_id, text, is_wanted=text.strip() not in known)
 
     async def action_wording(self) -> None:
-        """Another wording of the query."""
+        """Edit the wording of the query."""
         if self.seen is not None:
             await self._ask("Edit the wording", str(self.seen.entry["query"]), self.session.set_query)
 
     async def action_note(self) -> None:
-        """A note."""
+        """Edit the note."""
         if self.seen is not None:
             hint = "kept in the database, not in the golden file"
             await self._ask("Note", self.seen.note, self.session.set_note, hint)
@@ -285,7 +285,7 @@ class LabelApp(App[None]):
         self.push_screen(Ask(title, value, hint), answered)
 
     async def action_add(self) -> None:
-        """A new query."""
+        """Add a query."""
 
         async def answered(text: str | None) -> None:
             name, _, query = (text or "").strip().partition(" ")
@@ -310,10 +310,10 @@ class LabelApp(App[None]):
                     await self._open(query_id)
                     return
 
-        self.push_screen(Ask("Search queries", hint="a part of an id or of a query"), answered)
+        self.push_screen(Ask("Search queries", hint="part of an id or of a query"), answered)
 
     async def action_next(self, step: int) -> None:
-        """Save, and go on."""
+        """Save, and go to another query."""
         queue = self.session.queue
         if self._query not in queue:
             return
@@ -329,7 +329,7 @@ class LabelApp(App[None]):
             await self._open(target)
 
     async def action_undo(self) -> None:
-        """Take back the last decision."""
+        """Undo the last decision."""
         try:
             query_id = self.session.undo(self._last)
             self._last = self.session.latest()
@@ -350,7 +350,7 @@ class LabelApp(App[None]):
             self._show_text()
 
     def action_view(self) -> None:
-        """The list of candidates, or one alone."""
+        """Show the list of candidates, or one candidate alone."""
         self.toggle_class("alone")
         self.screen.toggle_class("alone")
 
@@ -359,7 +359,7 @@ class LabelApp(App[None]):
         self.push_screen(Help())
 
     def action_end(self) -> None:
-        """Save and end."""
+        """Save and quit."""
         self._save()
         self.exit()
 
@@ -367,11 +367,11 @@ class LabelApp(App[None]):
         saved = self.session.save(self._query)
         self._said = "; ".join(saved.problems)
         if saved.held:
-            self._said = f"{counted(saved.held, 'decision')} not written: people disagree; kbeval label --settle"
+            self._said = f"{counted(saved.held, 'decision')} not written: people disagree; use kbeval label --settle"
 
 
 def _advice(text: str) -> str:
-    """What to know about a decision, with the key that helps."""
+    """Advice about a decision, with the key to press."""
     if text.startswith("The whole text"):
         return f"{text} Press l to label only the lines that answer the query."
     return f"{text} Settle it with kbeval label --settle." if text.startswith("Not written") else text

@@ -1,4 +1,4 @@
-"""Candidates as text for a terminal. All that comes from data is shown without control characters."""
+"""Candidates as text for a terminal. Text from data is shown without control characters."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def text_of(view: QueryView, one: Candidate, *, is_settling: bool) -> Text:
         text.append("\n")
         at += len(line) + 1
     if one.is_cut:
-        text.append("\nOnly a part of this text is stored.", style="red")
+        text.append("\nOnly part of this text is stored.", style="red")
     votes = view.disputes.get(one.key)
     if votes and is_settling:
         text.append("\n" + shown(" · ".join(f"{who}: {states[what]}" for who, what in votes.items())), style="red")

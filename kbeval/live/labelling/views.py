@@ -13,7 +13,7 @@ from kbeval.live.labelling.order import Chosen
 from kbeval.live.labelling.places import passage_spans
 from kbeval.storage.labels import ANSWERABLE, HELD, NOTE, SKIP, SUPPORTS, YES, Decision
 
-# A text with more lines, or characters, says little about where in it the answer is.
+# A label with more lines, or characters, hardly locates the answer.
 _MANY_LINES, _MANY_CHARACTERS = 10, 1_000
 
 
@@ -32,7 +32,7 @@ class QueryView:
     disputes: Mapping[str, Mapping[str, str]]
     settled: Mapping[str, str]
     note: str
-    # As this person said, even if the file does not have it because people disagree; else as the file has it.
+    # This person's decision, even if it is not in the file because people disagree; otherwise the file's value.
     answerable: bool | None
     # The number of this person's last decision about the query.
     latest: int
@@ -42,7 +42,7 @@ class QueryView:
 
     @property
     def open(self) -> int:
-        """How many candidates are neither decided on nor labelled; or how much there is to settle."""
+        """How many candidates are neither decided nor labelled; while settling, how many items are left."""
         if self.is_settling:
             return len(self.disputes.keys() - self.settled.keys())
         return sum(not one.is_labelled and self.decided.get(one.key, SKIP) == SKIP for one in self.candidates)
@@ -55,7 +55,7 @@ def seen_by(
     candidates: Sequence[Candidate],
     current: Sequence[Decision],
 ) -> QueryView:
-    """A query as one person sees it. `current`: the decisions about it that count."""
+    """A query as one person sees it. `current`: the decisions about it that are in force."""
     stands_for = {key: one.key for one in candidates for key in one.keys}
     decided: dict[str, str] = {}
     versions: dict[str, int] = {}
@@ -113,12 +113,12 @@ def _disputed(candidates: Sequence[Candidate], consensus: Consensus, disputes: M
 
 
 def advice_on(decision: Decision, one: Candidate, part: tuple[int, int] | None) -> str:
-    """What to know about a label that says less than it could."""
+    """Advice about a label that is less precise than it could be."""
     if decision.value != YES or not label_spans(decision):
         return ""
     if part is not None:
         is_placed = passage_spans(one.text, one.spans, *part) is not None
-        return "" if is_placed else "Where this passage is in its document is not known: the whole text is the label."
+        return "" if is_placed else "The position of this passage is unknown: the whole text is the label."
     lines = one.text.strip().count("\n") + 1
     if lines <= _MANY_LINES and len(one.text) <= _MANY_CHARACTERS:
         return ""
@@ -130,6 +130,6 @@ def advice_on(decision: Decision, one: Candidate, part: tuple[int, int] | None) 
 
 
 def has_support(view: QueryView) -> bool:
-    """Does anything say where the answer is?"""
+    """Does any label or decision say where the answer is?"""
     names = ("expected_chunk_ids", "expected_spans", "gold_supports")
     return any(view.entry.get(name) for name in names) or YES in view.decided.values()

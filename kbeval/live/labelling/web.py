@@ -1,8 +1,8 @@
-"""`kbeval label --web`: the page, on this machine alone.
+"""`kbeval label --web`: the page, served to this machine only.
 
-The server listens on 127.0.0.1. Every request needs the random token, a Host header with this very address (no other
-name can be made to point here), and, where a browser says where a request comes from, this page as its origin. Data is
-sent as JSON and shown as text; the page loads nothing from anywhere else.
+The server listens on 127.0.0.1. Every request needs the random token, a Host header with exactly this address (against
+DNS rebinding) and, if the browser states the origin of a request, this page as its origin. Data is sent as JSON and
+shown as text; the page loads nothing from anywhere else.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _HEADERS = {
 
 
 class PageServer:
-    """Serves the page until it is told to stop, or nothing was asked for a while. Use as a context manager."""
+    """Serves the page until it is told to stop, or there was no request for a while. Use as a context manager."""
 
     def __init__(self, actions: Acts, port: int = 0, idle_seconds: float = IDLE_SECONDS) -> None:
         self.token = secrets.token_urlsafe(24)
@@ -76,7 +76,7 @@ class PageServer:
         return f"http://{self.address}/?token={self.token}"
 
     def wait(self) -> str:
-        """Until the page is ended, or nothing was asked for a while; returns which of the two."""
+        """Wait until the page is closed (`ended`), or there was no request for a while (`idle`)."""
         while not self._ended.wait(0.2):
             if time.monotonic() - self._last > self._idle_seconds:
                 return "idle"
@@ -130,7 +130,7 @@ class _Server(ThreadingHTTPServer):
         self.page = page
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  (the library's signature)
-        """A browser that goes away is not worth a traceback."""
+        """No traceback for a browser that closed the connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -147,12 +147,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._handle("POST")
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002, ANN401  (the library's signature)
-        """Requests hold the token and what is labelled; nothing is logged."""
+        """Nothing is logged: requests contain the token and the labels."""
 
     def _handle(self, method: str) -> None:
         page, header = self.server.page, self.headers.get
         if not page.is_allowed(header("Host"), header("Origin"), header("Sec-Fetch-Site")):
-            self._refuse("this page is served to this machine alone")
+            self._refuse("this page is served to this machine only")
             return
         parts = urlsplit(self.path)
         if method == "GET" and parts.path in _FILES:
@@ -168,12 +168,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._send_json(*page.answer(method, unquote(parts.path), body))
 
     def _refuse(self, why: str) -> None:
-        # What was sent with it is not read.
+        # The body of the request is not read.
         self.close_connection = True
         self._send(HTTPStatus.FORBIDDEN, f"{why}\n".encode(), "text/plain; charset=utf-8")
 
     def _send_file(self, path: str, token: str | None) -> None:
-        # The page itself needs the token; its style and script hold no data.
+        # The page itself needs the token; its style and script contain no data.
         if path == "/" and not self.server.page.knows(token):
             self._refuse("the token is missing or wrong: open the address as kbeval label --web printed it")
             return

@@ -1,8 +1,8 @@
-"""Writes decisions into the golden file: atomically, with a backup, and never over what others changed meanwhile.
+"""Writes decisions to the golden file: atomically, with a backup, and without overwriting changes made by others.
 
-Each write begins by reading the file as it is now, under a lock that other labelling processes take too. A decision is
-then applied to the entry as it stands: what was edited by hand meanwhile stays, unless it is the very value that was
-decided on. In that case the decision is refused and the file is left alone.
+Each write begins by reading the current file, under a lock that other labelling processes take, too. A decision is then
+applied to the current entry: edits made by hand in the meantime are kept. If the value that the decision is about was
+itself edited, the decision is refused and the file is not changed.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _PATIENCE_SECONDS = 10.0
 
 @dataclass
 class Saved:
-    """What became of decisions."""
+    """The result of writing decisions."""
 
     written: int = 0
-    # People disagree: it is written once that is settled.
+    # Not written because people disagree; written once that is settled.
     held: int = 0
     problems: list[str] = field(default_factory=list)
 
@@ -59,13 +59,13 @@ class GoldenFile:
     """A golden file that is being labelled."""
 
     def __init__(self, path: Path, database: Path, form: str | None = None) -> None:
-        """`form`: how to label, whatever the entries already do."""
+        """`form`: the form of new labels, even if the entries use another one."""
         self.path = path
         self._database = database
         self._form = form
         self._backup: Path | None = None
         if path.suffix.lower() == ".parquet":
-            msg = f"{path} is the golden file of an archive, which is never changed; label with the file itself"
+            msg = f"{path} is the golden file of an archive, which is never changed; use the original golden file"
             raise UsageError(msg)
         self._content = b""
         self._document: Document | None = None
@@ -83,13 +83,13 @@ class GoldenFile:
         return self.golden
 
     def form_of(self, query_id: str) -> str:
-        """How a label of a query is written: by spans, chunks or supports."""
+        """The form of a query's labels: spans, chunks or supports."""
         return self._form or form_of(self.golden.get(query_id) or {}, usual_form(self.golden.entries))
 
     # --- writing -----------------------------------------------------------------------------------------
 
     def write(self, store: LabelStore, query_id: str | None, same_as: Callable[[Decision], Same]) -> Saved:
-        """Apply what is decided about a query, or about all, and note in the database what became of each decision."""
+        """Apply the decisions about one query, or about all (None), and record the result of each in the database."""
         saved = Saved()
         if not store.pending(query_id):
             return saved
@@ -108,13 +108,13 @@ class GoldenFile:
                 except (ConflictError, GoldenError) as error:
                     states[decision.label_no] = REFUSED, None
                     saved.problems.append(
-                        f"{decision.query_id}: {'; '.join(_reasons(error))}; not written, the file is as it was"
+                        f"{decision.query_id}: {'; '.join(_reasons(error))}; not written, the file was not changed"
                     )
                     continue
-                # What was written before a crash is found written now, and its undo is known.
+                # A decision that was written before a crash changes nothing now; how to undo it is already stored.
                 states[decision.label_no] = WRITTEN, written or decision.written
                 saved.written += 1
-            # Noted first, so that a crash in between loses nothing: applied again, it changes nothing.
+            # Recorded first, so that a crash in between loses nothing: applying a decision again changes nothing.
             store.mark(
                 {number: (PENDING, kept) for number, (state, kept) in states.items() if state == WRITTEN and kept}
             )
@@ -123,7 +123,7 @@ class GoldenFile:
         return saved
 
     def undo(self, decision: Decision) -> str | None:
-        """Take back what a decision changed in the file; returns what is wrong if that is not possible."""
+        """Undo what a decision changed in the file. Returns the problem if that is not possible, or None."""
         written = decision.written
         if written is None or written["before"] == written["after"]:
             return None
@@ -131,7 +131,7 @@ class GoldenFile:
             content, document = self._current()
             number = document.number_of(decision.query_id)
             if number is None:
-                return f"{decision.query_id} is not in {self.path} any more; the file is as it was"
+                return f"{decision.query_id} is no longer in {self.path}; the file was not changed"
             try:
                 if document.entry_text(number) != written["after"]:
                     document = self._undone_by_fields(document, number, written)
@@ -140,15 +140,15 @@ class GoldenFile:
                 else:
                     document = replace_entry(document, number, str(written["before"]))
             except (ConflictError, GoldenError) as error:
-                return f"{decision.query_id}: {'; '.join(_reasons(error))}; the file is as it was"
+                return f"{decision.query_id}: {'; '.join(_reasons(error))}; the file was not changed"
             self._replace(content, document)
         return None
 
     @staticmethod
     def _undone_by_fields(document: Document, number: int, written: Mapping[str, Any]) -> Document:
-        """The entry changed since: only what the decision put there, or took away, is taken back."""
+        """If the entry was edited since, undo only what the decision added or removed."""
         if written["before"] is None:
-            msg = "the entry was changed since it was added"
+            msg = "the entry was edited after it was added"
             raise ConflictError(msg)
         changes: dict[str, Any] = {}
         own = document.entries[number].fields
@@ -162,7 +162,7 @@ class GoldenFile:
             elif _alike(now, after):
                 changes[name] = REMOVED if before is None else before
             else:
-                msg = f"{name} was changed since"
+                msg = f"{name} was edited since"
                 raise ConflictError(msg)
         return change_entry(document, number, changes)
 
@@ -172,13 +172,13 @@ class GoldenFile:
             if number is not None:
                 there = check_entries([document.entries[number]]).entries
                 if not there or there[0].get("query") != decision.value:
-                    msg = "the file has another query with this id by now"
+                    msg = "the file now has another query with this id"
                     raise ConflictError(msg)
                 return document, None
             changed = add_entry(document, {"id": decision.query_id, "query": decision.value})
             return changed, {"before": None, "after": changed.entry_text(len(changed.entries) - 1), "fields": {}}
         if number is None:
-            msg = f"it is not in {self.path.name} any more"
+            msg = f"it is no longer in {self.path.name}"
             raise ConflictError(msg)
         entries = check_entries(document.entries).entries
         entry = next((one for one in entries if one["id"] == decision.query_id), {})
@@ -195,7 +195,7 @@ class GoldenFile:
         return changed, {"before": before, "after": after, "fields": fields}
 
     def _without_faults(self, document: Document, number: int, changes: Mapping[str, Any]) -> Document:
-        """The document with the changes; without that of expected_doc_ids where queries of a group would differ."""
+        """The document with the changes; without expected_doc_ids if queries of a group would then differ."""
         faults = _faults(document)
         changed = change_entry(document, number, changes)
         if _faults(changed) <= faults:
@@ -214,7 +214,7 @@ class GoldenFile:
             return content, self._document
         document = take_apart(self.path, _with_line_feeds(as_text(self.path, content)))
         if faults := check_entries(document.entries).faults:
-            # Edited by hand at this moment, perhaps: nothing is lost by waiting until it is whole again.
+            # It may be being edited by hand: nothing is lost by waiting until it is complete again.
             raise GoldenError(str(self.path), [text for _, text in sorted(faults)])
         return content, document
 
@@ -228,13 +228,13 @@ class GoldenFile:
         if self._backup is None:
             self._backup = self._kept(content)
         if read_regular(self.path) != content:
-            msg = f"{self.path} was changed by another program at this moment; nothing was written, save again"
+            msg = f"{self.path} was just changed by another program; nothing was written, save again"
             raise UsageError(msg)
         write_whole(self.path, new, [self._database])
         self._took(new, document)
 
     def _took(self, content: bytes, document: Document) -> None:
-        """The file is this now."""
+        """Remember the current content of the file."""
         checked = check_entries(document.entries)
         self._content, self._document = content, document
         self.golden = Golden(str(self.path), checked.entries, checked.warnings, checked.lines)
@@ -246,12 +246,12 @@ class GoldenFile:
             if not path.exists():
                 write_whole(path, content, [self._database, self.path])
                 return path
-        msg = f"no backup of {self.path} can be made: remove old ones, {self.path.name}.*.bak"
+        msg = f"cannot make a backup of {self.path}: remove old ones ({self.path.name}.*.bak)"
         raise UsageError(msg)
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """No other labelling process writes this file meanwhile."""
+        """Keep other labelling processes from writing this file."""
         name = hashlib.sha256(os.fsencode(os.path.realpath(self.path))).hexdigest()[:24]
         lock = Path(tempfile.gettempdir()) / f"kbeval-label-{os.getuid()}-{name}.lock"
         try:
@@ -261,7 +261,7 @@ class GoldenFile:
             return
         try:
             if take_lock(handle, exclusive=True, patience=_PATIENCE_SECONDS) is False:
-                msg = f"{self.path} is being written by another labelling process for too long; try again"
+                msg = f"{self.path} is locked by another labelling process; try again"
                 raise UsageError(msg)
             yield
         finally:
@@ -269,11 +269,11 @@ class GoldenFile:
 
 
 def read_regular(path: Path) -> bytes:
-    """A golden file that is a file: reading from a pipe would wait, and writing would replace it."""
+    """The content of a regular file: reading from a pipe would block, and writing would replace it."""
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
     except OSError:
-        # Said in the words of every other command.
+        # Raises the same error as other commands.
         return read_bytes(path)
     try:
         if stat.S_ISREG(os.fstat(handle).st_mode):
@@ -283,7 +283,7 @@ def read_regular(path: Path) -> bytes:
         os.close(handle)
     if path.is_dir():
         return read_bytes(path)
-    raise GoldenError(str(path), ["it is a pipe or a device; what is to be labelled must be a file"])
+    raise GoldenError(str(path), ["it is a pipe or a device; labelling needs a regular file"])
 
 
 def _ends_lines_by_cr(content: bytes) -> bool:
@@ -291,7 +291,7 @@ def _ends_lines_by_cr(content: bytes) -> bool:
 
 
 def _with_line_feeds(text: str) -> str:
-    """A file whose lines end with CR alone is edited as any other, and written as it was."""
+    """A file whose lines end with CR alone is edited like any other, and written with CR again."""
     return text.replace("\r", "\n") if "\n" not in text else text
 
 
@@ -301,12 +301,12 @@ def _reasons(error: ConflictError | GoldenError) -> Sequence[str]:
 
 def _faults(document: Document) -> set[str]:
     checked = check_entries(document.entries)
-    # Without line numbers, which move.
+    # Without line numbers, which change.
     return {text.partition(", ")[2] for _, text in (*checked.faults, *group_faults(checked))}
 
 
 def _as_it_was(normal: Any, raw: Any, new: Any) -> Any:  # noqa: ANN401  (values of a field)
-    """The items of a new list as the file has them: with their own spelling and unknown fields."""
+    """The items of a new list as in the file: with their original spelling and unknown fields."""
     if (
         not isinstance(new, list)
         or not isinstance(raw, list)
@@ -317,14 +317,14 @@ def _as_it_was(normal: Any, raw: Any, new: Any) -> Any:  # noqa: ANN401  (values
     known = {id(item): as_read for item, as_read in zip(normal, raw, strict=True)}
     found = [known.get(id(item), item) for item in new]
     if len(found) == len(raw):
-        # One was changed where it is.
+        # One item was changed in place.
         pairs = zip(found, raw, strict=True)
         found = [{**old, **item} if isinstance(item, dict) and isinstance(old, dict) else item for item, old in pairs]
     return found
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401
-    """As JSON, for the database: numbers and truth values as such."""
+    """As JSON for the database, with numbers and booleans as such."""
     if isinstance(value, Mapping):
         return {str(name): _plain(inner) for name, inner in value.items()}
     if isinstance(value, list):

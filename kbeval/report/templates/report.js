@@ -1,9 +1,9 @@
 "use strict";
-// The list of queries, from the data in the page: search, filters, order, pages, links. Everything else is there without
-// this script. It makes elements and sets text, and never reads text from the data as markup.
+// The list of queries, from the data in the page: search, filters, order, pages, links. Everything else works without
+// this script. It creates elements and sets their text; text from the data is never treated as markup.
 (() => {
   const PER_PAGE = 50;
-  // Printed, every query that is chosen is there; beyond these as one line.
+  // In print, every selected query is included; those beyond this number as one line each.
   const PRINTED_IN_FULL = 500;
   const SIGNS = { "regression": "✕", "loss": "▼", "win": "▲", "draw": "=", "worse answer": "▽", "better answer": "△",
     "miss": "○", "hit": "●", "failed": "!", "nothing expected": "–", "cannot be matched": "?" };
@@ -237,7 +237,7 @@
       list.replaceChildren(found);
       status.textContent = chosen.length
         ? `${number(first + 1)}–${number(first + visible.length)} of ${number(chosen.length)} ${chosen.length === 1 ? "query" : "queries"}`
-          + (chosen.length < queries.length ? `, chosen from ${number(queries.length)}` : "")
+          + (chosen.length < queries.length ? `, filtered from ${number(queries.length)}` : "")
         : "No query matches. “Show all” removes the filters.";
       pages.hidden = count < 2;
       const turn = (text, page, enabled) => {
@@ -258,7 +258,7 @@
       return named;
     };
 
-    // Printing: all that is chosen, not only the page that is shown, and everything open.
+    // In print: all selected queries, not only the page that is shown, with everything open.
     let opened = null;
     const beforePrint = () => {
       if (opened) return;
@@ -271,7 +271,7 @@
       list.replaceChildren(make("ol", "queries", ...items));
       const whole = chosen.length === queries.length ? `All ${number(queries.length)}` : `${number(chosen.length)} of ${number(queries.length)}`;
       const names = filtered();
-      printed.textContent = `${whole} ${queries.length === 1 ? "query" : "queries"}${names.length ? `, chosen by ${names.join(", ")}` : ""}`
+      printed.textContent = `${whole} ${queries.length === 1 ? "query" : "queries"}${names.length ? `, filtered by ${names.join(", ")}` : ""}`
         + `${chosen.length > PRINTED_IN_FULL ? `; the first ${number(PRINTED_IN_FULL)} in full, the others as one line each` : ", in full"}.`;
       opened = [...document.querySelectorAll("details:not([open])")];
       for (const details of opened) details.open = true;
@@ -284,7 +284,7 @@
 
     const again = () => { state.page = 0; choose(); draw(); };
 
-    // --- hits and misses: the drawing and the buttons choose from the list -------------------------
+    // --- hits and misses: the drawing and the buttons filter the list ------------------------------
 
     const flows = byId("flows");
     const setFlow = (flow) => {
@@ -355,5 +355,5 @@
     root.dataset.ready = "yes";
   };
 
-  unpack().then(start, () => { /* the list without JavaScript stays */ });
+  unpack().then(start, () => { /* keep the list that works without JavaScript */ });
 })();

@@ -31,23 +31,23 @@ async function ask(method, path, body) {
   try {
     response = await fetch("/api/" + path, options);
   } catch {
-    say("kbeval does not answer: the command has ended. All that you saw confirmed is stored; start it again to continue.");
+    say("kbeval does not answer: the command has ended. Everything that was confirmed is stored; start it again to continue.");
     throw new Error("ended");
   }
   const found = (response.headers.get("Content-Type") || "").startsWith("application/json") ? await response.json() : {};
   if (response.ok) return found;
   if (response.status === 409 && shown) await open(shown.id, false);
-  say(found.error || "This address is not valid any more: open the one that kbeval label --web printed.");
+  say(found.error || "This address is no longer valid: open the one that kbeval label --web printed.");
   throw new Error(String(response.status));
 }
 
-// One action after the other, in the order of the keys.
+// Actions run one at a time, in the order of the keys.
 function queued(task) {
   busy = busy.then(task).catch(() => {});
   return busy;
 }
 
-// Keys that are pressed while an answer is awaited are about what is shown then, not about what is shown now.
+// A key that is pressed while a response is pending applies to what is shown after it, not to what is shown now.
 let waiting = 0, turn = Promise.resolve();
 
 function inTurn(action) {
@@ -171,7 +171,7 @@ function showAnswer() {
   const cards = shown.passages.map((passage) => {
     const item = make("li");
     item.append(make("div", passage.text, "text"));
-    if (passage.is_cut) item.append(make("p", "Only a part of this text is stored.", "cut"));
+    if (passage.is_cut) item.append(make("p", "Only part of this text is stored.", "cut"));
     return item;
   });
   $("candidates").replaceChildren(...cards);
@@ -221,7 +221,7 @@ function card(candidate, place) {
   const text = make("div", undefined, "text");
   fill(text, candidate.text, shown.passages[candidate.key]);
   item.append(text);
-  if (candidate.is_cut) item.append(make("p", "Only a part of this text is stored.", "cut"));
+  if (candidate.is_cut) item.append(make("p", "Only part of this text is stored.", "cut"));
   const votes = shown.disputes[candidate.key];
   if (votes && work.settling) {
     const said = Object.entries(votes).map(([who, what]) => who + ": " + states[what]).join(" · ");
@@ -315,7 +315,7 @@ function decide(value) {
   getSelection().removeAllRanges();
   change("decide", body).then(() => {
     const next = shown.candidates.findIndex((c, n) => n > current && !isDecided(c) && shown.decided[c.key] !== "skip");
-    // What is said about the label is about this candidate.
+    // The advice is about this candidate.
     if (shown.advice) point(current);
     else point(next < 0 ? current + (value === "skip" ? 1 : 0) : next);
   });
@@ -375,9 +375,9 @@ function prompt(title, fields, done) {
 
 function help() {
   prompt("Keys", []);
-  if (work.mode === "score") { $("dialog-body").replaceChildren(make("p", "0 to 5: the score by the marked rubric. n and p: next and previous answer. u: undo. /: search.")); return; }
+  if (work.mode === "score") { $("dialog-body").replaceChildren(make("p", "0 to 5: the score for the marked rubric. n and p: next and previous answer. u: undo. /: search.")); return; }
   const keys = make("dl", undefined, "keys");
-  for (const [key, text] of [["j ↓ ↑", "next and previous candidate"], ["s  space", "supports the answer; with words selected, that passage"], ["f", "does not support it"], ["k", "skip"], ["d", "all that is open does not support it"], ["a  x", "answerable, unanswerable"], ["m", "the selected words must be in an answer"], ["e  t", "edit the wording, write a note"], ["n  p", "next and previous query; decisions are saved"], ["v", "one candidate at a time, or all"], ["u", "undo, without limit"], ["/", "search queries"], ["+", "add a query"]]) {
+  for (const [key, text] of [["j ↓ ↑", "next and previous candidate"], ["s  space", "supports the answer; with words selected, that passage"], ["f", "does not support it"], ["k", "skip"], ["d", "the open candidates do not support it"], ["a  x", "answerable, unanswerable"], ["m", "an answer must contain the selected words"], ["e  t", "edit the wording, write a note"], ["n  p", "next and previous query; decisions are saved"], ["v", "one candidate at a time, or all"], ["u", "undo, without limit"], ["/", "search queries"], ["+", "add a query"]]) {
     const name = make("dt");
     for (const one of key.split(/\s+/)) name.append(make("kbd", one));
     keys.append(name, make("dd", text));

@@ -1,4 +1,4 @@
-"""No text from data is an order to a continuous-integration service, and JUnit files are XML for every code point."""
+"""No text from data is a command to a CI runner, and JUnit files are valid XML for every code point."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from click.testing import CliRunner
 from kbeval.cli import cli
 from kbeval.compare.gates import Gate, GateReport, GateResult
 from kbeval.render.gates import github, junit
-from kbeval.util.text import csv_cell, json_shown, json_text, markdown, shown, without_orders
+from kbeval.util.text import csv_cell, json_shown, json_text, markdown, shown, without_runner_commands
 from tests.support.workspace import Workspace, answer, hits
 
-ORDERS = (
+COMMANDS = (
     "::set-output name=x::y",
     "  ::error::no",
     "\u00a0\u2003::warning::no",
@@ -36,8 +36,8 @@ ORDERS = (
 )
 
 
-def orders_in(text: str) -> list[str]:
-    """The lines that GitHub's runner, Azure Pipelines or TeamCity would obey, as their parsers find them."""
+def runner_commands_in(text: str) -> list[str]:
+    """The lines that GitHub's runner, Azure Pipelines or TeamCity would execute, as their parsers find them."""
     found = []
     for line in re.split(r"[\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", text):
         is_new_form = line.lstrip().startswith("::") and "::" in line.lstrip()[2:]
@@ -46,37 +46,37 @@ def orders_in(text: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("text", ORDERS)
-def test_text_is_no_order_in_any_format(text: str) -> None:
-    assert orders_in(text)
+@pytest.mark.parametrize("text", COMMANDS)
+def test_text_is_not_a_runner_command_in_any_format(text: str) -> None:
+    assert runner_commands_in(text)
     for safe in (shown(text), markdown(text), csv_cell(text), shown(shown(text))):
-        assert orders_in(safe) == []
+        assert runner_commands_in(safe) == []
     for written in (json_text({text: [text]}), json_shown(json.dumps([text], ensure_ascii=False))):
-        assert orders_in(written) == []
+        assert runner_commands_in(written) == []
         assert text in str(json.loads(written)) or json.loads(written) in ([text], {text: [text]})
     assert shown(shown(text)) == shown(text)
 
 
-def test_text_that_is_no_order_stays_as_it_is() -> None:
+def test_other_text_is_not_changed() -> None:
     for text in ("a::b", "std::vector", "## Title", "C##", "see [1]", "x = [::2]", "##", "::", "# [a]"):
-        assert without_orders(text) in (text, text.replace("::", ":\\:", 1) if text.startswith("::") else text)
+        assert without_runner_commands(text) in (text, text.replace("::", ":\\:", 1) if text.startswith("::") else text)
 
 
 def test_long_texts_take_no_time() -> None:
     for piece in (" ", ":", "#", "\n", "##a", "\n ", ": :"):
-        without_orders(piece * 300_000)
+        without_runner_commands(piece * 300_000)
 
 
 @pytest.fixture
 def hostile(workspace: Workspace) -> Workspace:
-    """Orders wherever data may stand: ids, suites, versions, configurations, errors, answers, labels."""
+    """Runner commands wherever data may occur: ids, suites, versions, configurations, errors, answers, labels."""
     golden = [
         {"id": f"q{n} {text}", "query": text, "category": text, "expected_chunk_ids": [text]}
-        for n, text in enumerate(ORDERS)
+        for n, text in enumerate(COMMANDS)
     ]
-    golden += [{"id": text, "query": text, "expected_chunk_ids": [text]} for text in ORDERS]
+    golden += [{"id": text, "query": text, "expected_chunk_ids": [text]} for text in COMMANDS]
     workspace.add_golden(*golden)
-    for number, order in enumerate(ORDERS[:6]):
+    for number, order in enumerate(COMMANDS[:6]):
         rows = {}
         for entry in golden:
             found = hits(str(entry["query"]), None, doc=order)
@@ -91,14 +91,14 @@ def hostile(workspace: Workspace) -> Workspace:
         config = {"chunker_version": "md@1", order: order, "llm": {"model_id": order}, "judge_model": order}
         workspace.execute(
             "UPDATE eval_runs SET config_snapshot_json = ?, suite = ?, commit_hash = ? WHERE run_id = ?",
-            (json.dumps(config), ORDERS[4], order, order),
+            (json.dumps(config), COMMANDS[4], order, order),
         )
-    workspace.add_run("broken", {ORDERS[0]: ORDERS[4]}, created_at=ORDERS[0])
+    workspace.add_run("broken", {COMMANDS[0]: COMMANDS[4]}, created_at=COMMANDS[0])
     return workspace
 
 
 def calls(db: str, golden: str) -> Iterator[list[str]]:
-    a, b = ORDERS[0], ORDERS[4]
+    a, b = COMMANDS[0], COMMANDS[4]
     both = ["--db", db, "--golden", golden]
     yield ["score", "--all", *both]
     yield ["score", "broken", *both]
@@ -109,7 +109,7 @@ def calls(db: str, golden: str) -> Iterator[list[str]]:
         yield ["score", a, *both, "--by", "category", "--dry-run", "--format", form]
         yield ["show", b, *both, "--format", form]
         yield ["show", b, *both, "--worst", "20", "--format", form]
-        yield ["show", b, *both, "--query", ORDERS[5], "--format", form]
+        yield ["show", b, *both, "--query", COMMANDS[5], "--format", form]
         yield ["compare", a, b, "--ignore-invariants", "--slices", "category", *both, "--format", form]
         yield ["history", "mrr", "--db", db, "--format", form]
         yield ["history", "mrr", "--by", "llm.model_id", "--db", db, "--format", form]
@@ -141,21 +141,21 @@ def calls(db: str, golden: str) -> Iterator[list[str]]:
 
 
 @pytest.mark.slow
-def test_no_command_prints_an_order(hostile: Workspace, tmp_path: Path) -> None:
+def test_no_output_contains_a_runner_command(hostile: Workspace, tmp_path: Path) -> None:
     runner = CliRunner()
     done = 0
     for call in calls(str(hostile.db), str(hostile.golden)):
         result = runner.invoke(cli, call)
-        assert orders_in(result.stdout) == [], call
-        assert orders_in(result.stderr) == [], call
-        assert orders_in(str(result.exception)) == [], call
+        assert runner_commands_in(result.stdout) == [], call
+        assert runner_commands_in(result.stderr) == [], call
+        assert runner_commands_in(str(result.exception)) == [], call
         done += result.exit_code in (0, 1) and result.exception is None
     assert done > 40
-    assert orders_in((tmp_path / "report.md").read_text()) == []
+    assert runner_commands_in((tmp_path / "report.md").read_text()) == []
 
 
-def test_annotations_are_the_only_orders_and_each_is_ours(hostile: Workspace) -> None:
-    call = ["gate", ORDERS[4], "--baseline", ORDERS[0], "--ignore-invariants", "--not-worse", "--no-regressions"]
+def test_annotations_are_the_only_runner_commands(hostile: Workspace) -> None:
+    call = ["gate", COMMANDS[4], "--baseline", COMMANDS[0], "--ignore-invariants", "--not-worse", "--no-regressions"]
     result = CliRunner().invoke(
         cli, [*call, "--format", "github", "--db", str(hostile.db), "--golden", str(hostile.golden)]
     )
@@ -163,10 +163,10 @@ def test_annotations_are_the_only_orders_and_each_is_ours(hostile: Workspace) ->
     assert lines
     assert all(re.match(r"::(error|notice) title=[^:,]*::", line) for line in lines), lines
     assert not re.search(r"##\[", result.stdout)
-    assert orders_in(result.stderr) == []
+    assert runner_commands_in(result.stderr) == []
 
 
-def test_tracebacks_hold_no_orders(hostile: Workspace) -> None:
+def test_tracebacks_contain_no_runner_commands(hostile: Workspace) -> None:
     """KBEVAL_DEBUG shows where an error came from, in the words of whatever raised it."""
     process = subprocess.run(
         [sys.executable, "-m", "kbeval", "show", "x\n::error::no ##[error]", "--db", str(hostile.db)],
@@ -177,7 +177,7 @@ def test_tracebacks_hold_no_orders(hostile: Workspace) -> None:
     )
     assert process.returncode != 0
     assert "Traceback" in process.stderr
-    assert orders_in(process.stdout + process.stderr) == []
+    assert runner_commands_in(process.stdout + process.stderr) == []
 
 
 # --- JUnit -------------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def test_junit_is_xml_for_every_code_point() -> None:
 
 
 @pytest.mark.parametrize("code", [0xFFFE, 0xFFFF, 0xFDD0, 0x1FFFE, 0x10FFFF, 0, 0xB, 0xD800])
-def test_code_points_that_are_no_characters_are_escaped(code: int) -> None:
+def test_code_points_that_are_not_characters_are_escaped(code: int) -> None:
     for found in (shown(f"a{chr(code)}b"), markdown(f"a{chr(code)}b"), csv_cell(f"a{chr(code)}b")):
         assert chr(code) not in found
         assert f"{code:x}" in found

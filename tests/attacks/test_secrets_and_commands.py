@@ -1,4 +1,4 @@
-"""Secrets, and text that a terminal, a runner or an XML parser would obey."""
+"""Secrets, and text that a terminal, a CI runner or an XML parser would interpret."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def test_export_anchors_writes_no_secret(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out").iterdir() if CANARY in path.read_text()] == []
 
 
-def orders_in(text: str) -> list[str]:
-    """Lines that GitHub's runner would obey: the new form at the beginning of a line, the old one anywhere in it."""
+def runner_commands_in(text: str) -> list[str]:
+    """Lines that GitHub's runner would execute: the new form at the beginning of a line, the old one anywhere in it."""
     lines = re.split(r"[\r\n]", text)
     return [line for line in lines if re.match(r"\s*::[^:]+::", line) or re.search(r"##\[[^\]]+\]", line)]
 
@@ -107,7 +107,7 @@ def orders_in(text: str) -> list[str]:
     ],
     ids=lambda command: " ".join(command)[:24],
 )
-def test_no_order_to_a_runner_is_printed(place: Place, command: list[str]) -> None:
+def test_no_runner_command_is_printed(place: Place, command: list[str]) -> None:
     place.label({"id": "q", "expected_chunk_ids": ["c"]})
     place.run("n##[set-output name=x]y", {"q": {"hits_top_k": hits("c")}})
     found = place(*command, golden=command[0] != "runs")
@@ -118,7 +118,7 @@ def test_no_order_to_a_runner_is_printed(place: Place, command: list[str]) -> No
             .replace("::notice", "notice")
             .replace("::error", "error")
         )
-    assert orders_in(said) == []
+    assert runner_commands_in(said) == []
 
 
 @pytest.mark.parametrize("character", ["\ufffe", "\uffff"])
