@@ -1,16 +1,19 @@
 """Rows that another process reads, as an Arrow stream: DuckDB reads the columns directly from shared memory.
 
-The structures of the Arrow C data interface are filled in here with ctypes, so that no library is needed for it.
+The structures of the Arrow C data interface are filled in here with ctypes, so that no library is needed for it. Those
+of rows are packed as plain numbers: there are many of them, and assigning each field through ctypes takes longer.
 """
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import ctypes
 import errno
 import itertools
 import mmap
 import re
+import struct
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_void_p, cast, pointer
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +29,8 @@ _FORMATS = {"text": b"U", "integer": b"l"}
 _FAILURE = re.compile(r"\[stream (\d+)\]")
 _MOST_FAILURES = 100
 _MOST_MAPS = 100
+# DuckDB is given about this much at a time: it goes through a row many times, and this stays in the processor's cache.
+_PIECE_BYTES = 800_000
 
 Explain = Callable[[DatabaseError], DatabaseError]
 
@@ -34,19 +39,15 @@ class _Schema(ctypes.Structure):
     pass
 
 
-class _Array(ctypes.Structure):
-    pass
-
-
 class _ArrowStream(ctypes.Structure):
     pass
 
 
 _RELEASE_SCHEMA = ctypes.CFUNCTYPE(None, POINTER(_Schema))
-_RELEASE_ARRAY = ctypes.CFUNCTYPE(None, POINTER(_Array))
+_RELEASE_ARRAY = ctypes.CFUNCTYPE(None, c_void_p)
 _RELEASE_STREAM = ctypes.CFUNCTYPE(None, POINTER(_ArrowStream))
 _GET_SCHEMA = ctypes.CFUNCTYPE(c_int, POINTER(_ArrowStream), POINTER(_Schema))
-_GET_NEXT = ctypes.CFUNCTYPE(c_int, POINTER(_ArrowStream), POINTER(_Array))
+_GET_NEXT = ctypes.CFUNCTYPE(c_int, POINTER(_ArrowStream), c_void_p)
 _GET_ERROR = ctypes.CFUNCTYPE(c_void_p, POINTER(_ArrowStream))
 
 _Schema._fields_ = [
@@ -60,18 +61,6 @@ _Schema._fields_ = [
     ("release", _RELEASE_SCHEMA),
     ("private_data", c_void_p),
 ]
-_Array._fields_ = [
-    ("length", c_int64),
-    ("null_count", c_int64),
-    ("offset", c_int64),
-    ("n_buffers", c_int64),
-    ("n_children", c_int64),
-    ("buffers", POINTER(c_void_p)),
-    ("children", POINTER(POINTER(_Array))),
-    ("dictionary", POINTER(_Array)),
-    ("release", _RELEASE_ARRAY),
-    ("private_data", c_void_p),
-]
 _ArrowStream._fields_ = [
     ("get_schema", _GET_SCHEMA),
     ("get_next", _GET_NEXT),
@@ -79,16 +68,24 @@ _ArrowStream._fields_ = [
     ("release", _RELEASE_STREAM),
     ("private_data", c_void_p),
 ]
+# A structure of rows: length, null_count, offset, n_buffers, n_children, buffers, children, dictionary, release,
+# private_data; and where the last two are.
+_ARRAY = struct.Struct("=5q5Q")
+_ARRAY_RELEASE, _ARRAY_PRIVATE = 64, 72
 
 
 class _Held(NamedTuple):
-    """What a structure needs as long as it is used: its children, and whatever they point to."""
+    """What a structure needs as long as it is used: its children, and whatever they point to.
+
+    `children` are structures, or, of rows, their addresses.
+    """
 
     children: Sequence[Any] = ()
     others: tuple[Any, ...] = ()
     reader: Any = None
 
 
+_number_at = ctypes.c_uint64.from_address
 # Objects that DuckDB still uses, by the number that it passes back when it releases them.
 _USED: dict[int, _Held] = {}
 _NUMBERS = itertools.count(1)
@@ -123,6 +120,18 @@ def _mark_released(structure: Any) -> None:  # noqa: ANN401  (one of the three)
     ctypes.memset(byref(structure, type(structure).release.offset), 0, ctypes.sizeof(c_void_p))
 
 
+def _release_rows(address: int) -> None:
+    """Release rows, and their columns unless the ownership of these was moved."""
+    number = _number_at(address + _ARRAY_PRIVATE)
+    held = _USED.pop(number.value, _Held())
+    for child in held.children:
+        release = _number_at(child + _ARRAY_RELEASE)
+        if release.value:
+            _USED.pop(_number_at(child + _ARRAY_PRIVATE).value, None)
+            release.value = 0
+    _number_at(address + _ARRAY_RELEASE).value = 0
+
+
 def _release_reader(structure: Any) -> None:  # noqa: ANN401  (a pointer to a stream)
     held = _USED.get(structure.contents.private_data or 0)
     _release(structure)
@@ -136,10 +145,10 @@ def _get_schema(structure: Any, schema: Any) -> int:  # noqa: ANN401  (pointers,
     return 0
 
 
-def _get_next(structure: Any, target: Any) -> int:  # noqa: ANN401
+def _get_next(structure: Any, target: int) -> int:  # noqa: ANN401
     reader: _Reader = _USED[structure.contents.private_data].reader
     try:
-        reader.fill_next(target.contents)
+        reader.fill_next(target)
     except BaseException as error:  # noqa: BLE001  (DuckDB cannot handle Python exceptions)
         reader.fail(error)
         return errno.EIO
@@ -153,7 +162,8 @@ def _get_error(structure: Any) -> int | None:  # noqa: ANN401
 
 # As DuckDB calls them; they must live as long as the program.
 _release_schema = _RELEASE_SCHEMA(_release)
-_release_array = _RELEASE_ARRAY(_release)
+_release_array = _RELEASE_ARRAY(_release_rows)
+_RELEASE_ARRAY_ADDRESS = cast(_release_array, c_void_p).value or 0
 _release_stream = _RELEASE_STREAM(_release_reader)
 _schema_callback, _next_callback, _error_callback = (
     _GET_SCHEMA(_get_schema),
@@ -210,6 +220,8 @@ class _Reader:
         self.failure = c_char_p(None)
         self._number = next(_NUMBERS)
         self._is_started = self._is_done = False
+        # What was fetched and is still to be handed over: batch, buffers, first row, number of rows.
+        self._pieces: collections.deque[tuple[_Batch, Sequence[tuple[int, int]], int, int]] = collections.deque()
 
     def _next(self) -> tuple[Any, ...]:
         process, relation = self.relation.process, self.relation
@@ -219,11 +231,16 @@ class _Reader:
             self._is_started = True
         return process.ask_plainly("next", self._number)
 
-    def fill_next(self, target: _Array) -> None:
+    def fill_next(self, target: int) -> None:
         """Fill in the next rows; at the end, leave a structure that counts as released."""
-        ctypes.memset(byref(target), 0, ctypes.sizeof(target))
-        if self._is_done:
-            return
+        ctypes.memset(target, 0, _ARRAY.size)
+        if not self._pieces and not self._is_done:
+            self._fetch()
+        if self._pieces:
+            _fill_rows(target, *self._pieces.popleft())
+
+    def _fetch(self) -> None:
+        """Fetch the next rows from the other process, and divide them into pieces."""
         kind, *found = self._next()
         if kind == "end":
             self._is_done = True
@@ -231,14 +248,10 @@ class _Reader:
         if kind != "batch":
             raise error_of(kind, *found)
         length, where, buffers = found
+        size = len(where) if isinstance(where, bytes) else where[1]
+        most = max(1, length * _PIECE_BYTES // max(1, size))
         batch = _Batch(self.relation.process, where)
-        children = []
-        for numbers, text in buffers:
-            places = [None, batch.address + numbers, *([] if text < 0 else [batch.address + text])]
-            child = _Array()
-            _fill_array(child, length, places, (), batch)
-            children.append(child)
-        _fill_array(target, length, [None], children, batch)
+        self._pieces.extend((batch, buffers, first, min(most, length - first)) for first in range(0, length, most))
 
     def fail(self, error: BaseException) -> None:
         """Record the error; DuckDB is given its number."""
@@ -254,22 +267,39 @@ class _Reader:
 
     def end(self) -> None:
         """DuckDB needs no more rows."""
+        self._pieces.clear()
         if self._is_started and not self._is_done:
             self._is_done = True
             self.relation.process.dropped.append(self._number)
 
 
-def _fill_array(
-    target: _Array, length: int, places: Sequence[int | None], children: Sequence[_Array], batch: _Batch
-) -> None:
-    buffers = (c_void_p * len(places))(*places)
-    pointers = (POINTER(_Array) * len(children))(*map(pointer, children))
-    target.length, target.null_count, target.offset = length, 0, 0
-    target.n_buffers, target.buffers = len(places), buffers
-    target.n_children, target.children = len(children), cast(pointers, POINTER(POINTER(_Array)))
-    target.dictionary = None
-    target.release = _release_array
-    target.private_data = _hold(_Held(children, (buffers, pointers, batch)))
+def _fill_rows(target: int, batch: _Batch, buffers: Sequence[tuple[int, int]], first: int, length: int) -> None:
+    """Fill in a structure at this address with rows of a batch.
+
+    `buffers`: for each column, where its numbers or the offsets of its texts are in the batch, and where its texts are
+    (-1: there are none).
+    """
+    width = len(buffers)
+    # One piece of memory: the structures of the columns, the addresses of these, and the buffers of each structure.
+    memory = ctypes.create_string_buffer(width * (_ARRAY.size + 32) + 8)
+    start = ctypes.addressof(memory)
+    columns = range(start, start + width * _ARRAY.size, _ARRAY.size)
+    addresses = start + width * _ARRAY.size
+    own_buffer = addresses + 8 * width
+    numbers = list(itertools.islice(_NUMBERS, width + 1))
+    tables: list[int] = [*columns, 0]
+    for column, (values, text) in enumerate(buffers):
+        tables += (0, batch.address + values + 8 * first, 0 if text < 0 else batch.address + text)
+        place = own_buffer + 8 + 24 * column
+        array = (length, 0, 0, 2 if text < 0 else 3, 0, place, 0, 0, _RELEASE_ARRAY_ADDRESS, numbers[column])
+        _ARRAY.pack_into(memory, column * _ARRAY.size, *array)
+    struct.pack_into(f"={len(tables)}Q", memory, width * _ARRAY.size, *tables)
+    held = _Held(others=(memory, batch))
+    for number in numbers:
+        _USED[number] = held
+    _USED[numbers[-1]] = held._replace(children=columns)
+    whole = (length, 0, 0, 1, width, own_buffer, addresses, 0, _RELEASE_ARRAY_ADDRESS, numbers[-1])
+    ctypes.memmove(target, _ARRAY.pack(*whole), _ARRAY.size)
 
 
 # Libraries pass pointers to each other in capsules.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import mmap
 import os
 import sqlite3
 from array import array
@@ -22,7 +23,6 @@ AHEAD_BYTES = 8_000_000
 # Below this size, joining the values of a column is cheaper than writing each of them separately.
 _WORTH_A_PIECE = 2_000
 _ALIGNED = 64
-_MOST_PIECES = 1_000
 # Unused shared memory beyond this is released.
 _KEPT_BYTES = 16_000_000
 
@@ -34,6 +34,8 @@ class Arena:
         self._handle = handle
         # Offset, size and use (0 or 1) of each slot, in order.
         self._slots: list[list[int]] = []
+        # Their maps, by offset.
+        self._maps: dict[int, mmap.mmap] = {}
 
     def place(self, pieces: list[bytes | array[int]], size: int) -> tuple[int, int] | bytes:
         """Write to shared memory and return the place; or the bytes themselves if no memory can be shared."""
@@ -47,18 +49,15 @@ class Arena:
 
     def _write(self, handle: int, pieces: list[bytes | array[int]], size: int) -> tuple[int, int]:
         slot = self._slot(handle, size)
-        offset = slot[0]
-        views = [memoryview(piece).cast("B") for piece in pieces if len(piece)]
-        while views:
-            written = os.pwritev(handle, views[:_MOST_PIECES], offset)
-            offset += written
-            done = 0
-            while done < len(views) and written >= len(views[done]):
-                written -= len(views[done])
-                done += 1
-            del views[:done]
-            if written:
-                views[0] = views[0][written:]
+        # Copying into a map takes half the time of writing to the file.
+        memory = self._maps.get(slot[0])
+        if memory is None:
+            memory = self._maps[slot[0]] = mmap.mmap(handle, slot[1], offset=slot[0])
+        place = 0
+        for piece in pieces:
+            end = place + len(piece) * (8 if isinstance(piece, array) else 1)
+            memory[place:end] = piece
+            place = end
         return slot[0], slot[1]
 
     def _slot(self, handle: int, size: int) -> list[int]:
@@ -70,7 +69,8 @@ class Arena:
         # Some spare space, so that later batches of a similar size fit. Maps begin at multiples of 64 KiB.
         granted = -(-size * 5 // 4 // 65_536) * 65_536 or 65_536
         slot = [end, granted, 1]
-        os.truncate(handle, end + granted)
+        # Fails if there is no memory left; the map would end this process.
+        os.posix_fallocate(handle, end, granted)
         self._slots.append(slot)
         return slot
 
@@ -83,6 +83,7 @@ class Arena:
         end = 0
         while self._slots and not self._slots[-1][2] and self._slots[-1][0] + self._slots[-1][1] > _KEPT_BYTES:
             end = self._slots.pop()[0]
+            self._maps.pop(end, None)
         if end and self._handle is not None:
             os.truncate(self._handle, end)
 
