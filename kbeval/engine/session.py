@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import re
+import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 COMPRESS_FROM_BYTES = 1_000_000_000
 COMPRESSED = "work"
+# Below this size, coordinating several threads takes longer than they save: a fifth of a small scoring.
+ONE_THREAD_BELOW_BYTES = 4_000_000
 
 Result = TypeVar("Result")
 Loader = Callable[["Session"], None]
@@ -84,7 +88,11 @@ class Session:
         `is_sparing`: one thread, and rows are read one at a time, which takes the least memory and the most time.
         """
         self.is_sparing = is_sparing
-        self.largest_row = largest_row(memory_limit or DEFAULT_MEMORY_LIMIT)
+        self._memory_limit = memory_limit or DEFAULT_MEMORY_LIMIT
+        self.largest_row = largest_row(self._memory_limit)
+        self._wanted_threads = threads
+        self._expected_bytes = expected_bytes
+        self._reach = reach
         self._is_compressed = False
         self._loaders: dict[str, Loader] = {}
         self._choices: dict[str, Choice] = {}
@@ -96,37 +104,40 @@ class Session:
         self._built: set[str] = set()
         self._variants: dict[str, str] = {}
         self._macros: set[str] = set()
+        # Both exist once the session is first used: starting DuckDB takes as long as ten small statements.
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        self._spill: SpillFolder | None = None
+        self._connecting = threading.Lock()
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """The connection to this session's DuckDB."""
+        if self._connection is None:
+            with self._connecting:
+                if self._connection is None:
+                    self._connection = self._connect()
+        return self._connection
+
+    @connection.setter
+    def connection(self, connection: duckdb.DuckDBPyConnection) -> None:
+        self._connection = connection
+
+    def _connect(self) -> duckdb.DuckDBPyConnection:
         self._spill = SpillFolder()
         try:
-            self.connection = self._connect(threads, memory_limit or DEFAULT_MEMORY_LIMIT, expected_bytes, reach)
+            connection = duckdb.connect(":memory:")
+            run_interruptible(connection, lambda: self._set_up(connection))
         except BaseException:
             self._spill.remove()
+            self._spill = None
             raise
-
-    def _connect(
-        self,
-        threads: int | None,
-        memory_limit: str,
-        expected_bytes: int,
-        reach: Sequence[Path],
-    ) -> duckdb.DuckDBPyConnection:
-        connection = duckdb.connect(":memory:")
-        run_interruptible(connection, lambda: self._set_up(connection, threads, memory_limit, expected_bytes, reach))
         return connection
 
-    def _set_up(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        threads: int | None,
-        memory_limit: str,
-        expected_bytes: int,
-        reach: Sequence[Path],
-    ) -> None:
-        connection.execute("SET memory_limit = ?", [memory_limit])
-        connection.execute("SET temp_directory = ?", [str(self._spill.path)])
-        # All processors by default; never more threads than the memory allows.
-        ((processors,),) = connection.execute("SELECT current_setting('threads')").fetchall()
-        self._threads = 1 if self.is_sparing else min(threads or int(processors), most_threads(memory_limit))
+    def _set_up(self, connection: duckdb.DuckDBPyConnection) -> None:
+        connection.execute("SET memory_limit = ?", [self._memory_limit])
+        if self._spill is not None:
+            connection.execute("SET temp_directory = ?", [str(self._spill.path)])
+        self._threads = self._fitting_threads(connection)
         connection.execute("SET threads = ?", [self._threads])
         # Results never depend on the order of rows, so DuckDB need not preserve it.
         connection.execute("SET preserve_insertion_order = false")
@@ -137,18 +148,28 @@ class Session:
         # Only registered relations can be read, not variables of the calling program.
         connection.execute("SET python_enable_replacements = false")
         # Compression costs time, which pays off only when data spills to disk.
-        if expected_bytes > COMPRESS_FROM_BYTES:
+        if self._expected_bytes > COMPRESS_FROM_BYTES:
             connection.execute(f"ATTACH ':memory:' AS {COMPRESSED} (COMPRESS)")
             connection.execute(f"USE {COMPRESSED}")
             self._is_compressed = True
-        if reach:
+        if self._reach:
             connection.execute(
-                "SET allowed_directories = ?", [[f"{name}/" for name in _names(filter(Path.is_dir, reach))]]
+                "SET allowed_directories = ?", [[f"{name}/" for name in _names(filter(Path.is_dir, self._reach))]]
             )
-            connection.execute("SET allowed_paths = ?", [_names(filter(Path.is_file, reach))])
+            connection.execute("SET allowed_paths = ?", [_names(filter(Path.is_file, self._reach))])
         # From here on no statement can read or write any other file, access the network or undo this.
         connection.execute("SET enable_external_access = false")
         self._lock(connection)
+
+    def _fitting_threads(self, connection: duckdb.DuckDBPyConnection) -> int:
+        """All processors, unless there is little to do; never more threads than the memory allows."""
+        threads = self._wanted_threads
+        if self.is_sparing or (threads is None and 0 < self._expected_bytes < ONE_THREAD_BELOW_BYTES):
+            return 1
+        if threads is None:
+            ((processors,),) = connection.execute("SELECT current_setting('threads')").fetchall()
+            threads = int(processors)
+        return min(threads, most_threads(self._memory_limit))
 
     def _lock(self, connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute("SET lock_configuration = true")
@@ -314,7 +335,7 @@ class Session:
     def _want(self, error: duckdb.Error) -> str:
         """The error that says what has run out and what to do."""
         if is_full(error):
-            folder = self._spill.path.parent.parent
+            folder = tempfile.gettempdir()
             why = "no space left for data that does not fit into memory"
             return f"{why}, in {folder}: free some, choose another folder with TMPDIR, or try a higher --memory-limit"
         return f"not enough memory: {first_line(error)}; try a higher --memory-limit"
@@ -337,8 +358,10 @@ class Session:
 
     def close(self) -> None:
         """Discard everything and remove what was spilled to disk."""
+        if self._connection is None or self._spill is None:
+            return
         try:
-            self.connection.close()
+            self._connection.close()
         finally:
             self._spill.remove()
 

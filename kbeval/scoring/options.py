@@ -47,7 +47,8 @@ class ScoreOptions(ReadOptions):
     Resources, as for everything that reads runs:
 
     - `cache`: cache parsed rows next to the database: 'auto' (only if it is large), 'on' or 'off'.
-    - `threads`: threads of the engine; None: one per processor. Never more than the memory limit allows.
+    - `threads`: threads of the engine; None: one per processor, or one for a small database. Never more than the memory
+      limit allows.
     - `memory_limit`: memory of the engine, e.g. '400MB' (the default); what does not fit is spilled to disk.
     - `sparing`: use as little memory as possible, however slow: one thread, one row at a time.
     - `engine`: the address of a Spark Connect server (sc://HOST:PORT) that scores an archive; '': DuckDB, here.

@@ -18,7 +18,7 @@ class ReadOptions:
 
     # Cache parsed rows next to the database: 'auto' (only if it is large), 'on' or 'off'.
     cache: str = "auto"
-    # DuckDB threads; None: one per processor. Never more than the memory limit allows.
+    # DuckDB threads; None: one per processor, or one for a small database. Never more than the memory limit allows.
     threads: int | None = None
     # DuckDB's memory limit, e.g. '400MB' (the default); what does not fit is spilled to disk.
     memory_limit: str | None = None
@@ -38,8 +38,15 @@ class ReadOptions:
         return {
             "threads": self.threads,
             "memory_limit": self.memory_limit,
-            "expected_bytes": database_size(database),
+            "expected_bytes": _expected_bytes(Path(database)),
             "on_step": self.on_step,
             "reach": reach,
             "is_sparing": self.sparing,
         }
+
+
+def _expected_bytes(database: Path) -> int:
+    """The size of a database with its write-ahead log; 0 for an archive, whose files are packed."""
+    if database.is_dir():
+        return 0
+    return database_size(database) + database_size(f"{database}-wal")

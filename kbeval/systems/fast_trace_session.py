@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
 import duckdb
@@ -26,15 +25,8 @@ class TwoThreadedSession(Session):
         self._making_macros = threading.Lock()
         super().__init__(**given)
 
-    def _set_up(
-        self,
-        connection: duckdb.DuckDBPyConnection,
-        threads: int | None,
-        memory_limit: str,
-        expected_bytes: int,
-        reach: Sequence[Path],
-    ) -> None:
-        super()._set_up(connection, threads, memory_limit, expected_bytes, reach)
+    def _set_up(self, connection: duckdb.DuckDBPyConnection) -> None:
+        super()._set_up(connection)
         connection.execute("SET threads = 1")
 
     def _lock(self, connection: duckdb.DuckDBPyConnection) -> None:

@@ -54,9 +54,23 @@ def test_an_unknown_relation_is_a_usage_error() -> None:
 def test_what_was_spilled_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Session() as session:
-        assert len(list(tmp_path.iterdir())) == 1
+        assert list(tmp_path.iterdir()) == []
         session.execute("SELECT 1")
+        assert len(list(tmp_path.iterdir())) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("threads", "size", "expected"),
+    [(None, 1_000, 1), (2, 1_000, 2), (None, 100_000_000, None), (None, 0, None)],
+)
+def test_a_small_database_has_one_thread_unless_others_are_requested(
+    threads: int | None, size: int, expected: int | None
+) -> None:
+    with duckdb.connect() as usual:
+        ((processors,),) = usual.execute("SELECT current_setting('threads')").fetchall()
+    with Session(threads=threads, expected_bytes=size, memory_limit="4GB") as session:
+        assert session.rows("SELECT current_setting('threads')") == [(expected or min(processors, 80),)]
 
 
 @pytest.mark.slow
@@ -86,6 +100,7 @@ def test_more_data_than_memory_spills_and_scores_the_same(workspace: Workspace) 
 def test_only_what_a_dead_session_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     with Session() as living:
+        living.execute("SELECT 1")
         (mine,) = tmp_path.iterdir()
         for name in ("kbeval-spill-dead", "kbeval-spill-young", "kbeval-spill-no-lock"):
             (tmp_path / name / "spilled").mkdir(parents=True)
@@ -94,7 +109,8 @@ def test_only_what_a_dead_session_left_is_removed(tmp_path: Path, monkeypatch: p
         (tmp_path / "kbeval-spill-link").symlink_to(tmp_path / "kbeval-spill-young")
         for name in (mine.name, "kbeval-spill-dead", "kbeval-spill-no-lock"):
             os.utime(tmp_path / name, (1, 1))
-        Session().close()
+        with Session() as other:
+            other.execute("SELECT 1")
         assert living.rows("SELECT 1") == [(1,)]
         left = {path.name for path in tmp_path.iterdir()}
     assert left == {mine.name, "kbeval-spill-young", "kbeval-spill-no-lock", "kbeval-spill-link"}
