@@ -79,7 +79,7 @@ class _Relations(Mapping[str, Relation]):
     """
 
     def __init__(self) -> None:
-        found = {path.stem: path for path in _files(FOLDERS) if path.stem not in COMPOSED}
+        found = {path.stem: path for path in _files(FOLDERS, sql_folder()) if path.stem not in COMPOSED}
         self._paths = {name: path for name, path in found.items() if "@" not in name}
         self._variants = {name: path for name, path in found.items() if "@" in name}
         self._read: dict[str, Relation] = {}
@@ -139,13 +139,15 @@ def called_macros(sql: str) -> tuple[str, ...]:
     return tuple(called for name in names for called in (*called_macros(bodies[name]), name))
 
 
-def definitions() -> dict[str, str]:
-    """All SQL between the stored rows and the numbers, by file: the meaning of a number depends on it."""
-    folder = sql_folder()
-    paths = [folder / "macros.sql", *_files((*LAYERS, "former", "traces"))]
+def definitions(folder: Path) -> dict[str, str]:
+    """All SQL between the stored rows and the numbers, by file: the meaning of a number depends on it.
+
+    `folder`: that of shipped SQL.
+    """
+    paths = [folder / "macros.sql", *_files((*LAYERS, "former", "traces"), folder)]
     return {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in paths}
 
 
-def _files(folders: Iterable[str]) -> Iterator[Path]:
-    for folder in folders:
-        yield from sorted((sql_folder() / folder).glob("*.sql"))
+def _files(layers: Iterable[str], folder: Path) -> Iterator[Path]:
+    for layer in layers:
+        yield from sorted((folder / layer).glob("*.sql"))

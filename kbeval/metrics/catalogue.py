@@ -7,6 +7,7 @@ computed together, in one pass per grain.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -255,7 +256,13 @@ def _configured(name: str, value: str | Mapping[str, Any], origin: str) -> Metri
 
 def shipped_metrics(only: Collection[str] = ()) -> list[Metric]:
     """The metrics that ship with kbeval, or only those with these names."""
-    return metrics_in_folder(relations.sql_folder() / "metrics", "kbeval", only)
+    return list(_shipped(relations.sql_folder() / "metrics", frozenset(only)))
+
+
+@functools.lru_cache(maxsize=8)
+def _shipped(folder: Path, only: frozenset[str]) -> tuple[Metric, ...]:
+    """Every scoring needs them several times, and they do not change while a program runs."""
+    return tuple(metrics_in_folder(folder, "kbeval", only))
 
 
 def rubric_fault(name: str) -> str | None:

@@ -10,6 +10,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from kbeval.engine import relations
@@ -21,9 +22,14 @@ from kbeval.util import numbers
 def definitions_hash(metrics: Sequence[Metric]) -> str:
     """A hash that changes when the meaning of any number changes, not with a comment or a summary."""
     meaning = [_meaning(metric) for metric in sorted(metrics, key=lambda metric: metric.name)]
-    steps = [[name, _plain(text)] for name, text in relations.definitions().items()]
-    text = json.dumps([meaning, steps, _constants()], sort_keys=True)
+    text = json.dumps([meaning, shipped_steps(relations.sql_folder()), _constants()], sort_keys=True)
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@functools.lru_cache(maxsize=1)
+def shipped_steps(folder: Path) -> list[list[str]]:
+    """All SQL of `sql/` that decides a number. Reading its three hundred files takes as long as several statements."""
+    return [[name, _plain(text)] for name, text in relations.definitions(folder).items()]
 
 
 def _meaning(metric: Metric) -> list[Any]:

@@ -388,7 +388,7 @@ def test_the_columns_are_those_that_the_files_name(many: Workspace) -> None:
 
 
 def test_numbers_do_not_depend_on_views() -> None:
-    assert not {Path(name).stem for name in definitions()} & {*VIEWS, "compare_macro", "pairs"}
+    assert not {Path(name).stem for name in definitions(sql_folder())} & {*VIEWS, "compare_macro", "pairs"}
 
 
 # --- compare as a table ------------------------------------------------------------------------------
