@@ -6,7 +6,6 @@ of rows are packed as plain numbers: there are many of them, and assigning each 
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import ctypes
 import errno
@@ -29,8 +28,6 @@ _FORMATS = {"text": b"U", "integer": b"l"}
 _FAILURE = re.compile(r"\[stream (\d+)\]")
 _MOST_FAILURES = 100
 _MOST_MAPS = 100
-# DuckDB is given about this much at a time: it goes through a row many times, and this stays in the processor's cache.
-_PIECE_BYTES = 800_000
 
 Explain = Callable[[DatabaseError], DatabaseError]
 
@@ -220,8 +217,6 @@ class _Reader:
         self.failure = c_char_p(None)
         self._number = next(_NUMBERS)
         self._is_started = self._is_done = False
-        # What was fetched and is still to be handed over: batch, buffers, first row, number of rows.
-        self._pieces: collections.deque[tuple[_Batch, Sequence[tuple[int, int]], int, int]] = collections.deque()
 
     def _next(self) -> tuple[Any, ...]:
         process, relation = self.relation.process, self.relation
@@ -234,13 +229,8 @@ class _Reader:
     def fill_next(self, target: int) -> None:
         """Fill in the next rows; at the end, leave a structure that counts as released."""
         ctypes.memset(target, 0, _ARRAY.size)
-        if not self._pieces and not self._is_done:
-            self._fetch()
-        if self._pieces:
-            _fill_rows(target, *self._pieces.popleft())
-
-    def _fetch(self) -> None:
-        """Fetch the next rows from the other process, and divide them into pieces."""
+        if self._is_done:
+            return
         kind, *found = self._next()
         if kind == "end":
             self._is_done = True
@@ -248,10 +238,7 @@ class _Reader:
         if kind != "batch":
             raise error_of(kind, *found)
         length, where, buffers = found
-        size = len(where) if isinstance(where, bytes) else where[1]
-        most = max(1, length * _PIECE_BYTES // max(1, size))
-        batch = _Batch(self.relation.process, where)
-        self._pieces.extend((batch, buffers, first, min(most, length - first)) for first in range(0, length, most))
+        _fill_rows(target, length, buffers, _Batch(self.relation.process, where))
 
     def fail(self, error: BaseException) -> None:
         """Record the error; DuckDB is given its number."""
@@ -267,14 +254,13 @@ class _Reader:
 
     def end(self) -> None:
         """DuckDB needs no more rows."""
-        self._pieces.clear()
         if self._is_started and not self._is_done:
             self._is_done = True
             self.relation.process.dropped.append(self._number)
 
 
-def _fill_rows(target: int, batch: _Batch, buffers: Sequence[tuple[int, int]], first: int, length: int) -> None:
-    """Fill in a structure at this address with rows of a batch.
+def _fill_rows(target: int, length: int, buffers: Sequence[tuple[int, int]], batch: _Batch) -> None:
+    """Fill in the structure at this address with the rows of a batch.
 
     `buffers`: for each column, where its numbers or the offsets of its texts are in the batch, and where its texts are
     (-1: there are none).
@@ -289,7 +275,7 @@ def _fill_rows(target: int, batch: _Batch, buffers: Sequence[tuple[int, int]], f
     numbers = list(itertools.islice(_NUMBERS, width + 1))
     tables: list[int] = [*columns, 0]
     for column, (values, text) in enumerate(buffers):
-        tables += (0, batch.address + values + 8 * first, 0 if text < 0 else batch.address + text)
+        tables += (0, batch.address + values, 0 if text < 0 else batch.address + text)
         place = own_buffer + 8 + 24 * column
         array = (length, 0, 0, 2 if text < 0 else 3, 0, place, 0, 0, _RELEASE_ARRAY_ADDRESS, numbers[column])
         _ARRAY.pack_into(memory, column * _ARRAY.size, *array)
