@@ -117,7 +117,7 @@ RULES: tuple[tuple[str, str, Callable[[Situation], bool]], ...] = (
     ("judgements", "none", Situation.has_no_judgings),
     ("judge_checks", "none", Situation.has_no_judgings),
     ("chunk_matches", "ids", Situation.ids_decide),
-    ("first_finds", "ids", Situation.ids_decide),
+    ("expected_hits", "ids", Situation.ids_decide),
     ("place_counts", "ids", Situation.ids_decide),
     ("label_ranks", "ids", Situation.ids_decide),
     ("expected_places", "none", Situation.ids_decide),
