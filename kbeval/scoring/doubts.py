@@ -135,9 +135,9 @@ def _nameless_hits(scoring: Scoring) -> Iterator[Doubt]:
 def _stranger_chunks(scoring: Scoring) -> Iterator[Doubt]:
     """Runs matched by id that share no id with the labels, with no evidence that both belong to one index."""
     session = scoring.session
-    session.need("id_matches", "expected_chunks", "results")
+    session.need("id_matches", "expected_chunks", "results", "run_matching")
     if not session.rows(
-        "SELECT 1 FROM runs WHERE run_id NOT IN"
+        "SELECT 1 FROM run_matching WHERE matching = 'exact' AND run_id NOT IN"
         " (SELECT r.run_id FROM id_matches AS i JOIN results AS r ON r.result_no = i.result_no) LIMIT 1"
     ):
         return

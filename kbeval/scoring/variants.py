@@ -63,10 +63,12 @@ class Situation(NamedTuple):
     def hits_agree_with_tables(self) -> bool:
         """Every hit of a known chunk states the document and the place that the tables have."""
         self.session.need("hit_sources", "indexed_places")
+        # Programs write JSON with spaces or without. Places that differ still do so without spaces.
         return not self.session.rows(
             "SELECT 1 FROM hit_sources AS h JOIN indexed_places AS k"
             " ON k.chunk_id = h.chunk_id AND k.chunker_version = COALESCE(h.chunker_version, k.chunker_version)"
-            " WHERE k.doc_id <> h.doc_id OR k.spans_text <> COALESCE(h.spans_text, h.cited_text) LIMIT 1"
+            " WHERE k.doc_id <> h.doc_id"
+            " OR REPLACE(k.spans_text, ' ', '') <> REPLACE(COALESCE(h.spans_text, h.cited_text), ' ', '') LIMIT 1"
         )
 
     def expects_no_chunks(self) -> bool:
@@ -193,6 +195,18 @@ def labels_are_placed(session: Session) -> bool:
     return not session.rows("SELECT 1 FROM unplaced_chunks LIMIT 1")
 
 
+def no_span_is_a_region(session: Session) -> bool:
+    """None of the spans that are compared is a region."""
+    session.need("span_sets")
+    return not session.rows("SELECT 1 FROM span_sets WHERE axis = 'region' LIMIT 1")
+
+
+def spans_are_on_lines(session: Session) -> bool:
+    """As above, evaluated once."""
+    session.need("complex_sets")
+    return session.variant_of("complex_sets") == "complex_sets@none"
+
+
 def engine_is_elsewhere(session: Session) -> bool:
     """The rows are read by another engine, which folds letters in its own way."""
     return session.is_far
@@ -212,6 +226,8 @@ STORED_RULES: tuple[tuple[str, str, Callable[[Session], bool]], ...] = (
     ("tied_ranks", "none", ranks_are_positions),
     ("cited_places", "none", answers_cite_nothing),
     ("citation_checks", "none", nothing_is_cited),
+    ("complex_sets", "none", no_span_is_a_region),
+    ("span_pieces", "lines", spans_are_on_lines),
 )
 
 
