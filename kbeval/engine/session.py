@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     import polars as pl
 
 COMPRESS_FROM_BYTES = 1_000_000_000
+# Up to here a statement takes longer to plan than to run, so neither a second thread nor a filter that one side of a
+# join makes for the other saves any time; both cost some.
+SMALL_BYTES = 8_000_000
 COMPRESSED = "work"
 
 Result = TypeVar("Result")
@@ -79,7 +82,8 @@ class Session:
         reach: Sequence[Path] = (),
         is_sparing: bool = False,
     ) -> None:
-        """`reach`: the only folders and files that the session may read and write; by default none.
+        """`expected_bytes`: how much there is to read; 0: not known. `reach`: the only folders and files that the
+        session may read and write; by default none.
 
         `is_sparing`: one thread, and rows are read one at a time, which takes the least memory and the most time.
         """
@@ -124,10 +128,14 @@ class Session:
     ) -> None:
         connection.execute("SET memory_limit = ?", [memory_limit])
         connection.execute("SET temp_directory = ?", [str(self._spill.path)])
-        # All processors by default; never more threads than the memory allows.
+        # All processors by default, except for little data; never more threads than the memory allows.
         ((processors,),) = connection.execute("SELECT current_setting('threads')").fetchall()
-        self._threads = 1 if self.is_sparing else min(threads or int(processors), most_threads(memory_limit))
+        is_small = 0 < expected_bytes <= SMALL_BYTES
+        wanted = threads or (1 if is_small else int(processors))
+        self._threads = 1 if self.is_sparing else min(wanted, most_threads(memory_limit))
         connection.execute("SET threads = ?", [self._threads])
+        if is_small:
+            connection.execute("SET disabled_optimizers = 'join_filter_pushdown'")
         # Results never depend on the order of rows, so DuckDB need not preserve it.
         connection.execute("SET preserve_insertion_order = false")
         # DuckDB would draw its own bar on standard output, in the middle of the data.

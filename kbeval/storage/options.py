@@ -18,7 +18,7 @@ class ReadOptions:
 
     # Cache parsed rows next to the database: 'auto' (only if it is large), 'on' or 'off'.
     cache: str = "auto"
-    # DuckDB threads; None: one per processor. Never more than the memory limit allows.
+    # DuckDB threads; None: one per processor, or one for a small database. Never more than the memory limit allows.
     threads: int | None = None
     # DuckDB's memory limit, e.g. '400MB' (the default); what does not fit is spilled to disk.
     memory_limit: str | None = None
