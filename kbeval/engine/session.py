@@ -249,6 +249,10 @@ class Session:
         """The file that a relation was built from, e.g. `hit_places@ids`; None if it has a loader."""
         return self._variants.get(name)
 
+    def is_built_empty(self, name: str) -> bool:
+        """Was a relation built by its variant `none`, which has no rows?"""
+        return self._variants.get(name) == f"{name}@none"
+
     def is_kept(self, name: str) -> bool:
         """Are there rows of a relation that are read from the cache or an archive, not built from its SQL?"""
         return name in self._copies

@@ -8,12 +8,26 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kbeval.engine.session import Session
     from kbeval.golden import Golden
     from kbeval.scoring.options import ScoreOptions
+
+
+class MatchedRun(NamedTuple):
+    """A row of `run_matching`, without what only SQL reads."""
+
+    run_id: str
+    chunker_version: str | None
+    n_expected: int
+    n_foreign: int
+    n_unclear: int
+    owner: str | None
+    is_nameless: bool
+    # exact, span or none.
+    matching: str
 
 
 class Matching:
@@ -44,14 +58,27 @@ class Matching:
             return True
         if self._options.match == "exact":
             return False
+        return any(run.matching != "exact" for run in self.runs)
+
+    @functools.cached_property
+    def runs(self) -> list[MatchedRun]:
+        """How each run is matched, sorted by their ids; read once, for many questions."""
         self._session.need("run_matching")
-        ((by_span,),) = self._session.rows("SELECT COUNT(*) FROM run_matching WHERE matching <> 'exact'")
-        return bool(by_span)
+        sql = f"SELECT {', '.join(MatchedRun._fields)} FROM run_matching ORDER BY run_id"
+        return [MatchedRun(*row) for row in self._session.rows(sql)]
+
+    @functools.cached_property
+    def foreign_runs(self) -> list[MatchedRun]:
+        """Runs that cannot hit most expected chunks by id, because the labels refer to other chunks."""
+        if not any(run.n_foreign for run in self.runs):
+            return []
+        self._session.need("foreign_runs")
+        found = {run_id for (run_id,) in self._session.rows("SELECT run_id FROM foreign_runs")}
+        return [run for run in self.runs if run.run_id in found]
 
     def of_runs(self) -> dict[str, str]:
         """How each run is matched: `exact` or `span`; `none` if matching is impossible."""
-        self._session.need("run_matching")
-        found = dict(self._session.rows("SELECT run_id, matching FROM run_matching"))
+        found = {run.run_id: run.matching for run in self.runs}
         if self._golden.has_span_labels and not any(entry.get("expected_chunk_ids") for entry in self._golden.entries):
             # No label names a chunk, so nothing is matched by id, whatever was requested.
             return {run_id: "span" if way == "exact" else way for run_id, way in found.items()}
@@ -113,7 +140,7 @@ class Matching:
         hits, chunks, *_ = self._hits_have
         return chunks < hits
 
-    @property
+    @functools.cached_property
     def ids_reused(self) -> bool:
         """Does the table reuse an id for other text than before?"""
         self._session.need("reused_chunks")

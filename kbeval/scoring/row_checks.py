@@ -116,7 +116,8 @@ def guessed_chunkers(scoring: Scoring) -> list[tuple[str, str | None, str | None
 
 def tied_rankings(scoring: Scoring) -> list[tuple[str, str, int]]:
     """Rankings in which a rank occurs more than once: run, query, and the first such rank."""
-    return built_rows(scoring, "tied_rankings")
+    # If no row is read from files, it is known already whether there is any.
+    return [] if scoring.session.is_built_empty("tied_ranks") else built_rows(scoring, "tied_rankings")
 
 
 def unmet_axes(scoring: Scoring) -> list[tuple[str, str]]:

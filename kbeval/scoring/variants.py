@@ -165,7 +165,7 @@ def answers_cite_nothing(session: Session) -> bool:
 def nothing_is_cited(session: Session) -> bool:
     """As above, evaluated once."""
     session.need("cited_places")
-    return session.variant_of("cited_places") == "cited_places@none"
+    return session.is_built_empty("cited_places")
 
 
 def no_chunk_has_spans(session: Session) -> bool:
@@ -183,10 +183,16 @@ def ranks_are_positions(session: Session) -> bool:
     return not session.rows("SELECT 1 FROM parsed_hits WHERE rank <> position LIMIT 1")
 
 
+def ranks_and_rows_are_sound(session: Session) -> bool:
+    """As above, and every row can be read."""
+    session.need("tied_ranks")
+    return session.is_built_empty("tied_ranks") and no_bad_rows(session) is not None
+
+
 def nothing_moved(session: Session) -> bool:
     """As above, evaluated once."""
     session.need("moved_chunks")
-    return session.variant_of("moved_chunks") == "moved_chunks@none"
+    return session.is_built_empty("moved_chunks")
 
 
 def labels_are_placed(session: Session) -> bool:
@@ -204,7 +210,7 @@ def no_span_is_a_region(session: Session) -> bool:
 def spans_are_on_lines(session: Session) -> bool:
     """As above, evaluated once."""
     session.need("complex_sets")
-    return session.variant_of("complex_sets") == "complex_sets@none"
+    return session.is_built_empty("complex_sets")
 
 
 def engine_is_elsewhere(session: Session) -> bool:
@@ -224,6 +230,7 @@ STORED_RULES: tuple[tuple[str, str, Callable[[Session], bool]], ...] = (
     ("bad_claims", "none", lambda session: no_bad_rows(session) is not None),
     ("table_spans", "none", no_chunk_has_spans),
     ("tied_ranks", "none", ranks_are_positions),
+    ("hits", "plain", ranks_and_rows_are_sound),
     ("cited_places", "none", answers_cite_nothing),
     ("citation_checks", "none", nothing_is_cited),
     ("complex_sets", "none", no_span_is_a_region),
