@@ -125,14 +125,17 @@ class Matching:
         return not named and not self._hits_name_chunkers
 
     @functools.cached_property
-    def _hits_have(self) -> tuple[int, int, int, int, int]:
-        """How many hits there are, and how many name their chunk, their document, the chunker, and their size."""
+    def _hits_have(self) -> tuple[int, int, int, int, int, int]:
+        """How many hits there are, and how many name their chunk, their document, the chunker, their size, and their
+        chunk or document.
+        """
         self._session.need("hits")
         (found,) = self._session.rows(
-            "SELECT COUNT(*), COUNT(chunk_id), COUNT(doc_id), COUNT(chunker_version), COUNT(token_count) FROM hits"
+            "SELECT COUNT(*), COUNT(chunk_id), COUNT(doc_id), COUNT(chunker_version), COUNT(token_count),"
+            " COUNT(COALESCE(chunk_id, doc_id)) FROM hits"
         )
-        hits, chunks, documents, chunkers, sizes = found
-        return hits, chunks, documents, chunkers, sizes
+        hits, chunks, documents, chunkers, sizes, named = found
+        return hits, chunks, documents, chunkers, sizes, named
 
     @property
     def names_missing(self) -> bool:
@@ -163,6 +166,12 @@ class Matching:
         """Is there a hit that does not name its document?"""
         hits, _, documents, *_ = self._hits_have
         return documents < hits
+
+    @property
+    def ids_missing(self) -> bool:
+        """Is there a hit that names neither its chunk nor its document?"""
+        hits, *_, named = self._hits_have
+        return named < hits
 
     @property
     def sizes_stated(self) -> bool:
