@@ -13,7 +13,7 @@ from kbeval.metrics.catalogue import DEFAULT_KS
 from kbeval.settings import KEYS, Config
 
 # What applies if a setting has no value.
-_OTHERWISE = {"threads": "all processors", "runs_dir": "runs, next to the database"}
+_OTHERWISE = {"threads": "all processors, one for a small database", "runs_dir": "runs, next to the database"}
 
 
 @click.command("config")

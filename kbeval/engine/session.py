@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     import polars as pl
 
 COMPRESS_FROM_BYTES = 1_000_000_000
+# Up to here a statement takes longer to plan than to run, so neither a second thread nor a filter that one side of a
+# join makes for the other saves any time; both cost some.
+SMALL_BYTES = 8_000_000
 COMPRESSED = "work"
-# Below this size, coordinating several threads takes longer than they save: a fifth of a small scoring.
-ONE_THREAD_BELOW_BYTES = 4_000_000
 
 Result = TypeVar("Result")
 Loader = Callable[["Session"], None]
@@ -83,7 +84,8 @@ class Session:
         reach: Sequence[Path] = (),
         is_sparing: bool = False,
     ) -> None:
-        """`reach`: the only folders and files that the session may read and write; by default none.
+        """`expected_bytes`: how much there is to read; 0: not known. `reach`: the only folders and files that the
+        session may read and write; by default none.
 
         `is_sparing`: one thread, and rows are read one at a time, which takes the least memory and the most time.
         """
@@ -92,6 +94,7 @@ class Session:
         self.largest_row = largest_row(self._memory_limit)
         self._wanted_threads = threads
         self._expected_bytes = expected_bytes
+        self._is_small = 0 < expected_bytes <= SMALL_BYTES
         self._reach = reach
         self._is_compressed = False
         self._loaders: dict[str, Loader] = {}
@@ -139,6 +142,8 @@ class Session:
             connection.execute("SET temp_directory = ?", [str(self._spill.path)])
         self._threads = self._fitting_threads(connection)
         connection.execute("SET threads = ?", [self._threads])
+        if self._is_small:
+            connection.execute("SET disabled_optimizers = 'join_filter_pushdown'")
         # Results never depend on the order of rows, so DuckDB need not preserve it.
         connection.execute("SET preserve_insertion_order = false")
         # DuckDB would draw its own bar on standard output, in the middle of the data.
@@ -164,7 +169,7 @@ class Session:
     def _fitting_threads(self, connection: duckdb.DuckDBPyConnection) -> int:
         """All processors, unless there is little to do; never more threads than the memory allows."""
         threads = self._wanted_threads
-        if self.is_sparing or (threads is None and 0 < self._expected_bytes < ONE_THREAD_BELOW_BYTES):
+        if self.is_sparing or (threads is None and self._is_small):
             return 1
         if threads is None:
             ((processors,),) = connection.execute("SELECT current_setting('threads')").fetchall()
@@ -261,6 +266,10 @@ class Session:
     def variant_of(self, name: str) -> str | None:
         """The file that a relation was built from, e.g. `hit_places@ids`; None if it has a loader."""
         return self._variants.get(name)
+
+    def is_built_empty(self, name: str) -> bool:
+        """Was a relation built by its variant `none`, which has no rows?"""
+        return self._variants.get(name) == f"{name}@none"
 
     def is_kept(self, name: str) -> bool:
         """Are there rows of a relation that are read from the cache or an archive, not built from its SQL?"""

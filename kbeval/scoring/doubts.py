@@ -68,26 +68,26 @@ def _rows_without_hits(scoring: Scoring) -> Iterator[Doubt]:
 
 
 def _unclear_ids(scoring: Scoring) -> Iterator[Doubt]:
-    for run_id, version, unclear, expected, matching in scoring.session.rows(
-        "SELECT run_id, chunker_version, n_unclear, n_expected, matching FROM run_matching WHERE n_unclear > 0"
-        " ORDER BY run_id"
-    ):
+    for run in scoring.matching.runs:
+        if not run.n_unclear:
+            continue
         effect = {
             "none": "so nothing can be matched, and the metrics about chunks are left out",
             "exact": "so ids are matched as they are",
-        }.get(matching, "so the positions of the current index are used")
+        }.get(run.matching, "so the positions of the current index are used")
         yield Doubt(
             "unclear-ids",
-            run_id,
-            f"{unclear:,} of {expected:,} expected chunk ids refer to other text in the index of {version} than"
-            f" before, and its hits do not state which is meant, {effect}: store source_spans with the hits, or give"
-            " each index its own chunker_version or policy_hash; --match exact uses the ids as they are",
+            run.run_id,
+            f"{run.n_unclear:,} of {run.n_expected:,} expected chunk ids refer to other text in the index of"
+            f" {run.chunker_version} than before, and its hits do not state which is meant, {effect}: store"
+            " source_spans with the hits, or give each index its own chunker_version or policy_hash; --match exact uses"
+            " the ids as they are",
         )
 
 
 def _moved_labels(scoring: Scoring) -> Iterator[Doubt]:
     session = scoring.session
-    if "reused_chunks" not in session.built or scoring.options.match == "span":
+    if "reused_chunks" not in session.built or scoring.options.match == "span" or not scoring.matching.ids_reused:
         return
     session.need("moved_labels")
     for run_id, version, chunks, first in session.rows("SELECT * FROM moved_labels ORDER BY run_id"):
@@ -101,7 +101,7 @@ def _moved_labels(scoring: Scoring) -> Iterator[Doubt]:
 
 def _contested_labels(scoring: Scoring) -> Iterator[Doubt]:
     session = scoring.session
-    if not session.rows("SELECT 1 FROM run_matching WHERE matching = 'span' LIMIT 1"):
+    if not any(run.matching == "span" for run in scoring.matching.runs):
         return
     session.need("contested_labels")
     for run_id, version, label_version, chunks, first in session.rows("SELECT * FROM contested_labels ORDER BY run_id"):
@@ -116,6 +116,8 @@ def _contested_labels(scoring: Scoring) -> Iterator[Doubt]:
 
 
 def _nameless_hits(scoring: Scoring) -> Iterator[Doubt]:
+    if not scoring.matching.names_missing:
+        return
     session = scoring.session
     session.need("nameless_hits", "run_matching")
     for run_id, hits, nameless, first in session.rows(
@@ -135,9 +137,9 @@ def _nameless_hits(scoring: Scoring) -> Iterator[Doubt]:
 def _stranger_chunks(scoring: Scoring) -> Iterator[Doubt]:
     """Runs matched by id that share no id with the labels, with no evidence that both belong to one index."""
     session = scoring.session
-    session.need("id_matches", "expected_chunks", "results")
+    session.need("id_matches", "expected_chunks", "results", "run_matching")
     if not session.rows(
-        "SELECT 1 FROM runs WHERE run_id NOT IN"
+        "SELECT 1 FROM run_matching WHERE matching = 'exact' AND run_id NOT IN"
         " (SELECT r.run_id FROM id_matches AS i JOIN results AS r ON r.result_no = i.result_no) LIMIT 1"
     ):
         return
@@ -163,6 +165,8 @@ def _displaced(scoring: Scoring, *, thoroughly: bool) -> Iterator[Doubt]:
     )
     if thoroughly or "hit_claims" in session.built:
         session.need("displaced_hits")
+        if session.is_built_empty("displaced_hits"):
+            return
         for run_id, compared, displaced, labels, query_id, chunk_id in session.rows(
             "SELECT * FROM displaced_hits WHERE n_labels > 0 OR 2 * n_displaced > n_compared ORDER BY run_id"
         ):

@@ -8,12 +8,26 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kbeval.engine.session import Session
     from kbeval.golden import Golden
     from kbeval.scoring.options import ScoreOptions
+
+
+class MatchedRun(NamedTuple):
+    """A row of `run_matching`, without what only SQL reads."""
+
+    run_id: str
+    chunker_version: str | None
+    n_expected: int
+    n_foreign: int
+    n_unclear: int
+    owner: str | None
+    is_nameless: bool
+    # exact, span or none.
+    matching: str
 
 
 class Matching:
@@ -44,14 +58,27 @@ class Matching:
             return True
         if self._options.match == "exact":
             return False
+        return any(run.matching != "exact" for run in self.runs)
+
+    @functools.cached_property
+    def runs(self) -> list[MatchedRun]:
+        """How each run is matched, sorted by their ids; read once, for many questions."""
         self._session.need("run_matching")
-        ((by_span,),) = self._session.rows("SELECT COUNT(*) FROM run_matching WHERE matching <> 'exact'")
-        return bool(by_span)
+        sql = f"SELECT {', '.join(MatchedRun._fields)} FROM run_matching ORDER BY run_id"
+        return [MatchedRun(*row) for row in self._session.rows(sql)]
+
+    @functools.cached_property
+    def foreign_runs(self) -> list[MatchedRun]:
+        """Runs that cannot hit most expected chunks by id, because the labels refer to other chunks."""
+        if not any(run.n_foreign for run in self.runs):
+            return []
+        self._session.need("foreign_runs")
+        found = {run_id for (run_id,) in self._session.rows("SELECT run_id FROM foreign_runs")}
+        return [run for run in self.runs if run.run_id in found]
 
     def of_runs(self) -> dict[str, str]:
         """How each run is matched: `exact` or `span`; `none` if matching is impossible."""
-        self._session.need("run_matching")
-        found = dict(self._session.rows("SELECT run_id, matching FROM run_matching"))
+        found = {run.run_id: run.matching for run in self.runs}
         if self._golden.has_span_labels and not any(entry.get("expected_chunk_ids") for entry in self._golden.entries):
             # No label names a chunk, so nothing is matched by id, whatever was requested.
             return {run_id: "span" if way == "exact" else way for run_id, way in found.items()}
@@ -98,14 +125,17 @@ class Matching:
         return not named and not self._hits_name_chunkers
 
     @functools.cached_property
-    def _hits_have(self) -> tuple[int, int, int, int, int]:
-        """How many hits there are, and how many name their chunk, their document, the chunker, and their size."""
+    def _hits_have(self) -> tuple[int, int, int, int, int, int]:
+        """How many hits there are, and how many name their chunk, their document, the chunker, their size, and their
+        chunk or document.
+        """
         self._session.need("hits")
         (found,) = self._session.rows(
-            "SELECT COUNT(*), COUNT(chunk_id), COUNT(doc_id), COUNT(chunker_version), COUNT(token_count) FROM hits"
+            "SELECT COUNT(*), COUNT(chunk_id), COUNT(doc_id), COUNT(chunker_version), COUNT(token_count),"
+            " COUNT(COALESCE(chunk_id, doc_id)) FROM hits"
         )
-        hits, chunks, documents, chunkers, sizes = found
-        return hits, chunks, documents, chunkers, sizes
+        hits, chunks, documents, chunkers, sizes, named = found
+        return hits, chunks, documents, chunkers, sizes, named
 
     @property
     def names_missing(self) -> bool:
@@ -113,7 +143,7 @@ class Matching:
         hits, chunks, *_ = self._hits_have
         return chunks < hits
 
-    @property
+    @functools.cached_property
     def ids_reused(self) -> bool:
         """Does the table reuse an id for other text than before?"""
         self._session.need("reused_chunks")
@@ -136,6 +166,12 @@ class Matching:
         """Is there a hit that does not name its document?"""
         hits, _, documents, *_ = self._hits_have
         return documents < hits
+
+    @property
+    def ids_missing(self) -> bool:
+        """Is there a hit that names neither its chunk nor its document?"""
+        hits, *_, named = self._hits_have
+        return named < hits
 
     @property
     def sizes_stated(self) -> bool:

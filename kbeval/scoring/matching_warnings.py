@@ -9,6 +9,7 @@ from kbeval.util.text import counted, cut
 
 if TYPE_CHECKING:
     from kbeval.scoring.aggregate import Scored
+    from kbeval.scoring.matching import MatchedRun
     from kbeval.scoring.scorer import Scoring
 
 
@@ -45,11 +46,12 @@ def _unknown_places(scoring: Scoring) -> Iterator[str]:
 
 def _complex_warnings(scoring: Scoring) -> Iterator[str]:
     """Hits and labels with too many or too heavily overlapping regions to be compared."""
-    if "complex_sets" not in scoring.session.built:
+    session = scoring.session
+    if "complex_sets" not in session.built or session.is_built_empty("complex_sets"):
         return
     why = "has too many overlapping regions to be matched by spans; the document decides"
-    scoring.session.need("too_complex")
-    for run_id, query_id, position in scoring.session.rows(
+    session.need("too_complex")
+    for run_id, query_id, position in session.rows(
         "SELECT run_id, query_id, position FROM too_complex ORDER BY run_id NULLS LAST, query_id"
     ):
         if run_id is None:
@@ -60,39 +62,33 @@ def _complex_warnings(scoring: Scoring) -> Iterator[str]:
 
 def _foreign_warnings(scoring: Scoring) -> Iterator[str]:
     """If ids decide whatever the labels are: runs that cannot hit most of the expected chunks."""
-    for run_id, version, foreign, expected, owner in _foreign_runs(scoring, "exact"):
-        yield (
-            f"run {run_id} was made with chunker {version}, but {foreign:,} of {expected:,} expected chunks are"
-            f" {whose_chunks(owner, version)}, so it cannot hit them by id: --match auto compares the text instead"
-        )
+    for run in scoring.matching.foreign_runs:
+        if run.matching == "exact":
+            yield (
+                f"run {run.run_id} was made with chunker {run.chunker_version}, but {_foreign_chunks(run)}, so it"
+                " cannot hit them by id: --match auto compares the text instead"
+            )
 
 
-def _foreign_runs(scoring: Scoring, matching: str) -> list[tuple[str, str | None, int, int, str | None]]:
-    """Runs whose labels mostly refer to other chunks, and that are matched this way."""
-    scoring.session.need("foreign_runs")
-    return scoring.session.rows(
-        "SELECT run_id, chunker_version, n_foreign, n_expected, owner FROM foreign_runs WHERE matching = ?"
-        " ORDER BY run_id",
-        [matching],
-    )
+def _foreign_chunks(run: MatchedRun) -> str:
+    """A description of the expected chunks that do not belong to a run."""
+    whose = whose_chunks(run.owner, run.chunker_version)
+    return f"{run.n_foreign:,} of {run.n_expected:,} expected chunks are {whose}"
 
 
 def matching_notes(scoring: Scoring) -> Iterator[str]:
     """Runs that were matched by spans because their ids are not comparable with those of the labels."""
     if scoring.options.match != "auto" or scoring.together:
         return
-    scoring.session.need("run_matching")
-    nameless = "SELECT run_id FROM run_matching WHERE matching = 'span' AND is_nameless ORDER BY run_id"
-    named_otherwise = {run_id for (run_id,) in scoring.session.rows(nameless)}
-    for run_id in sorted(named_otherwise):
-        yield f"run {run_id} is matched by document and span: most of its hits do not name a chunk"
-    for run_id, version, foreign, expected, owner in _foreign_runs(scoring, "span"):
-        if run_id in named_otherwise:
-            continue
-        yield (
-            f"run {run_id} (chunker {version}) is matched by document and span: {foreign:,} of {expected:,} expected"
-            f" chunks are {whose_chunks(owner, version)}"
-        )
+    for run in scoring.matching.runs:
+        if run.matching == "span" and run.is_nameless:
+            yield f"run {run.run_id} is matched by document and span: most of its hits do not name a chunk"
+    for run in scoring.matching.foreign_runs:
+        if run.matching == "span" and not run.is_nameless:
+            yield (
+                f"run {run.run_id} (chunker {run.chunker_version}) is matched by document and span:"
+                f" {_foreign_chunks(run)}"
+            )
 
 
 def whose_chunks(owner: str | None, version: str | None) -> str:

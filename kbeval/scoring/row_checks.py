@@ -50,8 +50,8 @@ def row_warnings(scoring: Scoring) -> Iterator[str]:
 
 def _something_lacks(scoring: Scoring) -> bool:
     """Is there a run without any hits or with empty answers only, or a hit that does not name a chunk or a document?"""
-    ((runs, unlinked, _),) = built_rows(scoring, "row_gaps")
-    return bool(runs or unlinked)
+    matching = scoring.matching
+    return matching.names_missing or matching.documents_missing or bool(built_rows(scoring, "odd_runs"))
 
 
 def built_rows(scoring: Scoring, relation: str, order: str = "") -> list[tuple[Any, ...]]:
@@ -104,8 +104,7 @@ def idless_hits(scoring: Scoring) -> list[tuple[str, str, int]]:
     if scoring.golden.has("gold_supports") or "anchors" in scoring.systems:
         # Hits of that system are identified by path and headings.
         return []
-    ((_, _, nameless),) = built_rows(scoring, "row_gaps")
-    return built_rows(scoring, "hits_without_id") if nameless else []
+    return built_rows(scoring, "hits_without_id") if scoring.matching.ids_missing else []
 
 
 def guessed_chunkers(scoring: Scoring) -> list[tuple[str, str | None, str | None]]:
@@ -116,7 +115,8 @@ def guessed_chunkers(scoring: Scoring) -> list[tuple[str, str | None, str | None
 
 def tied_rankings(scoring: Scoring) -> list[tuple[str, str, int]]:
     """Rankings in which a rank occurs more than once: run, query, and the first such rank."""
-    return built_rows(scoring, "tied_rankings")
+    # If no row is read from files, it is known already whether there is any.
+    return [] if scoring.session.is_built_empty("tied_ranks") else built_rows(scoring, "tied_rankings")
 
 
 def unmet_axes(scoring: Scoring) -> list[tuple[str, str]]:

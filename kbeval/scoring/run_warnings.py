@@ -28,7 +28,9 @@ Totals = dict[str, tuple[list[Any], int, int]]
 def run_warnings(scoring: Scoring, scored: Scored, totals: Mapping[str, Totals]) -> Iterator[str]:
     """The warnings that are printed with the numbers."""
     yield from _warnings(scoring, scored)
-    yield from _null_warnings(scoring, totals, queries_it_applies_to(scoring))
+    # If a built-in metric is null it does not apply; the ledger counts these queries.
+    if any(metric.origin != "kbeval" for metric in scoring.metrics):
+        yield from _null_warnings(scoring, totals, queries_it_applies_to(scoring))
     yield from _depth_warnings(scoring, scored)
 
 
@@ -84,7 +86,6 @@ def _null_warnings(
         for run_id, counts in applies.items()
         for metric, count in zip(scoring.metrics, counts, strict=True)
         for column in metric.columns
-        # If a built-in metric is null it does not apply; the ledger counts these queries.
         if metric.origin != "kbeval" and totals[run_id][column.name][1] < count
     }
     if not suspects:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 from kbeval.errors import DatabaseError, UsageError
@@ -18,11 +19,12 @@ def is_archive(folder: Path) -> bool:
 
 
 def database_size(path: str | os.PathLike[str]) -> int:
-    """Bytes on disk; 0 if the file does not exist."""
+    """Bytes on disk; 0 if there is no such file. The size of an archive is not known."""
     try:
-        return Path(path).stat().st_size
+        found = Path(path).stat()
     except OSError:
         return 0
+    return found.st_size if stat.S_ISREG(found.st_mode) else 0
 
 
 def real_path(path: Path) -> Path:

@@ -38,15 +38,9 @@ class ReadOptions:
         return {
             "threads": self.threads,
             "memory_limit": self.memory_limit,
-            "expected_bytes": _expected_bytes(Path(database)),
+            # What was written last may still be in the write-ahead log.
+            "expected_bytes": database_size(database) + database_size(f"{os.fspath(database)}-wal"),
             "on_step": self.on_step,
             "reach": reach,
             "is_sparing": self.sparing,
         }
-
-
-def _expected_bytes(database: Path) -> int:
-    """The size of a database with its write-ahead log; 0 for an archive, whose files are packed."""
-    if database.is_dir():
-        return 0
-    return database_size(database) + database_size(f"{database}-wal")

@@ -1,6 +1,7 @@
 -- complex_sets: the places and hits whose regions are too many, or overlap too much, to be compared with others.
 -- columns: owner, major, minor (as in span_sets)
 -- kind: table
+-- variants: none, if no span is a region
 --
 -- More than 5,000 different regions; or overlaps that would be cut into some million pieces. Regions found on a page number
 -- some dozens, and seldom overlap.

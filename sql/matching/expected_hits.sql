@@ -2,6 +2,16 @@
 -- columns: result_no, position, rank, is_expected_chunk, is_expected_doc, is_support,
 --          n_places (expected chunks or places that no earlier hit has found)
 -- kind: table
+-- variants: ids, if chunk ids decide for every run
+WITH found AS (
+    SELECT
+        result_no,
+        position,
+        rank,
+        ROW_NUMBER() OVER (PARTITION BY result_no, place ORDER BY rank, position) AS find
+    FROM found_places
+)
+
 SELECT
     result_no,
     position,
@@ -17,6 +27,6 @@ FROM (
     UNION ALL
     SELECT result_no, position, rank, 0, 0, 1, 0 FROM support_matches
     UNION ALL
-    SELECT result_no, position, rank, 0, 0, 0, n_places FROM first_finds
+    SELECT result_no, position, rank, 0, 0, 0, 1 FROM found WHERE find = 1
 ) AS matches
 GROUP BY result_no, position, rank

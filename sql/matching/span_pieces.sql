@@ -1,6 +1,7 @@
 -- span_pieces: the same spans cut into pieces that do not overlap, so that sizes can simply be summed.
 -- columns: owner, major, minor, axis, low, high, bottom, top
 -- kind: table
+-- variants: lines, if no span is a region
 --
 -- Most sets have one span and are left as they are. On a line, each piece begins where everything before it has ended. If
 -- earlier regions cover part of a region, the rest is kept: it is cut into columns where those begin and end, and each

@@ -4,6 +4,7 @@
 --          token_count (null: not stated)
 -- kind: view
 -- shown: yes
+-- variants: plain, if every row can be read and every rank is the position of its hit in the list
 --
 -- The rank is the stored rank, including gaps. Only if hits of one ranking have equal ranks, they are ordered by rank, then
 -- by their order in the list, and each takes its stored rank or the next free one (tied_ranks).

@@ -242,13 +242,14 @@ def test_the_fixture_holds_the_numbers_worked_out_by_hand() -> None:
     assert list(report)[:6] == ["run_a", "run_b", "aggregate_a", "aggregate_b", "deltas", "per_query"]
 
 
-def test_the_report_is_the_same_with_one_thread_and_after_shuffling(fixed_pair: Workspace) -> None:
+def test_the_report_is_the_same_with_any_number_of_threads_and_after_shuffling(fixed_pair: Workspace) -> None:
     with closing(sqlite3.connect(fixed_pair.db)) as connection, connection:
         rows = connection.execute("SELECT * FROM eval_query_results ORDER BY query_id DESC").fetchall()
         connection.execute("DELETE FROM eval_query_results")
         connection.executemany("INSERT INTO eval_query_results VALUES (?, ?, ?)", rows)
-    shuffled = compare(fixed_pair, "run-a", "run-b", scoring=ScoreOptions(threads=1))
-    assert shuffled.to_json() + "\n" == FIXTURE.read_text(encoding="utf-8")
+    for threads in (1, 2):
+        shuffled = compare(fixed_pair, "run-a", "run-b", scoring=ScoreOptions(threads=threads))
+        assert shuffled.to_json() + "\n" == FIXTURE.read_text(encoding="utf-8")
 
 
 def test_the_numbers_of_an_exact_comparison_are_those_that_score_stores(fixed_pair: Workspace) -> None:

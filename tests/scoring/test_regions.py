@@ -26,7 +26,7 @@ REGIONS = st.lists(
 )
 
 
-def pieces(*sets: list[Region]) -> list[list[Region]]:
+def pieces(*sets: list[Region], axis: str = "region", variant: str | None = None) -> list[list[Region]]:
     """The pieces of each set."""
     with Session() as session:
 
@@ -38,12 +38,13 @@ def pieces(*sets: list[Region]) -> list[list[Region]]:
             for number, regions in enumerate(sets):
                 values = [list(edge) for edge in zip(*regions, strict=True)]
                 session.execute(
-                    f"INSERT INTO span_sets SELECT 'hit', '{number}', '1', 'region', UNNEST($1::DOUBLE[]),"
+                    f"INSERT INTO span_sets SELECT 'hit', '{number}', '1', '{axis}', UNNEST($1::DOUBLE[]),"
                     " UNNEST($2::DOUBLE[]), UNNEST($3::DOUBLE[]), UNNEST($4::DOUBLE[])",
                     values,
                 )
 
         session.add_loaders({"span_sets": load})
+        session.add_choices({"span_pieces": lambda _: variant})
         session.need("span_pieces")
         found = session.rows("SELECT CAST(major AS INTEGER), low, high, bottom, top FROM span_pieces ORDER BY ALL")
     return [[row[1:] for row in found if row[0] == number] for number in range(len(sets))]
@@ -63,6 +64,13 @@ def test_pieces_cover_what_the_regions_cover_and_nothing_twice(sets: list[list[R
     for regions, found in zip(sets, pieces(*sets), strict=True):
         shared, of_regions, of_pieces = sizes(boxes(regions), boxes(found))
         assert shared == of_regions == of_pieces == Fraction(area(found))
+
+
+@scorings(12)
+@given(st.lists(REGIONS, min_size=4, max_size=40))
+def test_lines_have_the_same_pieces_if_no_span_is_a_region(sets: list[list[Region]]) -> None:
+    lines = [[(low, high, 0.0, 1.0) for low, high, *_ in regions] for regions in sets]
+    assert pieces(*lines, axis="line", variant="lines") == pieces(*lines, axis="line")
 
 
 def test_many_regions_that_do_not_overlap_are_left_as_they_are() -> None:

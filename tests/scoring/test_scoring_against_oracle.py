@@ -110,7 +110,7 @@ def test_kbeval_and_the_oracle_agree_to_the_last_digit(
     entries = [{"id": query_id, **entry} for query_id, entry in golden.items()]
     with TemporaryDirectory() as folder:
         workspace = build(Path(folder), "a.db", entries, runs, chunks)
-        scored = workspace.score()
+        scored = workspace.score(threads=2)
         for number, rows in enumerate(runs):
             others = [other for place, other in enumerate(runs) if place != number]
             expected = oracle.score(rows, entries, chunks, PATHS, others)

@@ -50,6 +50,28 @@ def test_a_variant_has_the_columns_of_its_relation(scoring: Scoring) -> None:
         assert columns[0] == columns[1], name
 
 
+def test_hits_that_are_as_stored_have_the_same_rows_without_a_second_look(scoring: Scoring) -> None:
+    session = scoring.session
+    session.need("hits", "bad_rows", "tied_ranks")
+    assert session.variant_of("hits") == "hits@plain"
+    assert session.rows("SELECT * FROM hits") == session.rows(relations()["hits"].sql) != []
+
+
+@pytest.mark.parametrize(("last", "agrees"), [(4, True), (5, False)])
+def test_hits_agree_with_the_tables_however_their_places_are_written(
+    workspace: Workspace, last: int, agrees: bool
+) -> None:
+    place = [{"kind": "line", "start": 1, "end": 4}]
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
+    workspace.add_chunk("c", "d1", place)
+    workspace.add_run("run", {"q": {"hits_top_k": [hits("c")[0] | {"source_spans": [place[0] | {"end": last}]}]}})
+    with open_scoring(workspace.db, workspace.golden, ["run"]) as scoring:
+        scoring.session.need("hit_claims", "chunks", "displaced_hits")
+        written = scoring.session.rows("SELECT h.spans_text, c.spans_text FROM hit_claims AS h, chunks AS c")
+        assert written[0][0] != written[0][1]
+        assert scoring.session.is_built_empty("displaced_hits") == agrees
+
+
 def test_a_session_takes_the_variant_that_fits_it(scoring: Scoring) -> None:
     scoring.build_query_scores()
     kinds = dict(scoring.session.rows("SELECT view_name, sql FROM duckdb_views() WHERE NOT internal"))
