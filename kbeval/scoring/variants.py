@@ -184,7 +184,9 @@ def ranks_are_positions(session: Session) -> bool:
 
 
 def ranks_and_rows_are_sound(session: Session) -> bool:
-    """As above, and every row can be read."""
+    """As above, and every row can be read. Hits in files are as they should be, and no row is read for them."""
+    if session.is_kept("hits"):
+        return False
     session.need("tied_ranks")
     return session.is_built_empty("tied_ranks") and no_bad_rows(session) is not None
 

@@ -80,14 +80,14 @@ def test_one_run_matched_by_ids(tmp_path: Path, costs: Costs) -> None:
     workspace.add_golden({"id": "q1", "expected_chunk_ids": ["c1"], "expected_doc_ids": ["d1"]})
     workspace.add_run("run", {"q1": {"hits_top_k": hits("c1", "c2"), "answer": {"answer": "x", "grounded": True}}})
     score_all(workspace.db, workspace.golden)
-    check(costs, statements=92, passes=1)
+    check(costs, statements=91, passes=1)
 
 
 def test_runs_of_two_chunkers_matched_by_spans(own_demo: Path, costs: Costs) -> None:
     db, golden = own_demo / "kb.db", own_demo / "golden.yaml"
     kbeval.score_runs(db, golden, None, ScoreOptions(cache="off"), to_store=True)
     # Once to read the rows, and once more to see where their hits are.
-    check(costs, statements=146, passes=2)
+    check(costs, statements=145, passes=2)
 
 
 def test_nothing_changed(own_demo: Path, costs: Costs) -> None:
@@ -110,10 +110,10 @@ def test_rows_are_read_in_few_batches(tmp_path: Path, costs: Costs) -> None:
 def test_comparing_two_runs_by_ids(own_demo: Path, costs: Costs) -> None:
     db, golden = own_demo / "kb.db", own_demo / "golden.yaml"
     kbeval.compare_runs("2026-03-01-baseline", "2026-03-02-words", db=db, golden=golden)
-    check(costs, statements=130, passes=1)
+    check(costs, statements=129, passes=1)
 
 
 def test_comparing_two_runs_by_spans(own_demo: Path, costs: Costs) -> None:
     db, golden = own_demo / "kb.db", own_demo / "golden.yaml"
     kbeval.compare_runs("2026-03-03-bm25", "2026-03-04-rechunked", db=db, golden=golden)
-    check(costs, statements=154, passes=2)
+    check(costs, statements=153, passes=2)
