@@ -179,7 +179,9 @@ def test_every_shipped_metric_ends_at_the_stored_number_in_runs_of_every_system(
     """Each metric in a run that it applies to, if one of them is, and some in runs that it does not apply to."""
     chosen = ["2026-03-04-rechunked", "2026-03-05-hybrid", "traces"]
     known: set[str] = set()
-    applicable, others, seen = set(), 0, []
+    applicable: set[str] = set()
+    seen: list[str] = []
+    others = 0
     for kind, database, golden in workspaces(tmp_path):
         runs = [] if kind == "history" else [run_id for run_id in chosen if run_id not in seen][:1]
         for run_id, aggregate in score_runs(database, golden, runs).aggregates.items() if runs else ():

@@ -193,8 +193,11 @@ def test_an_older_table_of_kept_spans_is_brought_up_to_date(reindexed: Callable[
 # --- hits that cannot be matched ---------------------------------------------------------------------
 
 
-def altered(workspace: Workspace, change: Callable[[dict[str, Any]], object]) -> None:
-    for run_id, query_id, text in workspace.execute("SELECT run_id, query_id, result_json FROM eval_query_results"):
+def altered(workspace: Workspace, change: Callable[[dict[str, Any]], object], run: str = "%") -> None:
+    """Change every hit of a run, or of all."""
+    for run_id, query_id, text in workspace.execute(
+        "SELECT run_id, query_id, result_json FROM eval_query_results WHERE run_id LIKE ?", (run,)
+    ):
         row = json.loads(text)
         for hit in row["hits_top_k"]:
             change(hit)
@@ -227,26 +230,34 @@ def test_hits_without_chunk_ids_and_places_are_matched_by_document_with_a_warnin
     assert any("12 of 12 queries (first q00) matched by document alone" in one for one in plain.score().warnings)
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (
-            lambda hit: hit.update(chunk_id=hit["chunk_id"] + " "),
-            "names like 'd-000 ', labels like 'd-000', which differ",
-        ),
-        (lambda hit: hit.update(doc_id="D"), "names like 'D', labels like 'd', which differ only in case"),
-        (lambda hit: hit.update(doc_id="other"), "names like 'other', labels like 'd')"),
-        (lambda hit: (hit.pop("doc_id"), hit.update(chunk_id="x")), "none of 21 hits names its document"),
-    ],
-)
+MISNAMED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "run-b": (
+        lambda hit: hit.update(chunk_id=hit["chunk_id"] + " "),
+        "names like 'd-000 ', labels like 'd-000', which differ",
+    ),
+    "run-c": (lambda hit: hit.update(doc_id="D"), "names like 'D', labels like 'd', which differ only in case"),
+    "run-d": (lambda hit: hit.update(doc_id="other"), "names like 'other', labels like 'd')"),
+    "run-e": (lambda hit: (hit.pop("doc_id"), hit.update(chunk_id="x")), "none of 21 hits names its document"),
+}
+
+
 def test_a_run_that_shares_no_id_with_the_labels_is_doubted(
-    plain: Workspace, capsys: pytest.CaptureFixture[str], change: Callable[[dict[str, Any]], object], says: str
+    plain: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    altered(plain, change)
-    assert any(says in one for one in plain.score().warnings)
-    answer, codes = check(plain, capsys)
-    assert answer == 1
-    assert "unknown-hits" in codes
+    monkeypatch.setattr("kbeval.explore.check._EXAMPLES", 100)
+    for run_id, (change, _) in MISNAMED.items():
+        add_run(plain, run_id, 12)
+        altered(plain, change, run_id)
+    warnings = plain.score().warnings
+    for run_id, (_, says) in MISNAMED.items():
+        assert any(one.startswith(f"run {run_id}:") and says in one for one in warnings), (run_id, warnings)
+    assert not any(one.startswith("run run-a:") for one in warnings)
+    assert kbeval(["check", "--db", str(plain.db), "--golden", str(plain.golden), "--format", "json"]) == 1
+    (found,) = (one for one in json.loads(capsys.readouterr().out) if one["code"] == "unknown-hits")
+    assert found["level"] == "finding"
+    named = " ".join(found["examples"])
+    assert all(run_id in named for run_id in MISNAMED), named
+    assert "run-a" not in named
 
 
 def test_a_run_that_found_nothing_right_among_known_chunks_is_not_doubted(plain: Workspace) -> None:
