@@ -300,35 +300,67 @@ def graded(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     return workspace
 
 
-@pytest.mark.parametrize(
-    ("run_id", "arguments", "code", "said"),
-    [
-        # 2/3 is stored as 0.6667, and is less.
-        ("thirds", ["--min", "hit@1=0.6667"], 1, "hit_at_k.1 is 0.666667; wanted: at least 0.6667"),
-        ("thirds", ["--min", "hit@1=0.6666"], 0, "hit_at_k.1 is 0.6667"),
-        ("thirds", ["--max", "hit@1=0.6667"], 0, "hit_at_k.1 is 0.666667"),
-        ("thirds", ["--min", "hit@1=0.66666667"], 1, "hit_at_k.1 is 0.6666666667; wanted: at least 0.66666667"),
-        # A third is not a decimal; the closest limit counts as equal.
-        ("third", ["--min", "mrr=0.3333333333333333", "--max", "mrr=0.3333333333333333"], 0, "2 gates passed"),
-        ("third", ["--max", "mrr=0.3333"], 1, "mrr is 0.333333; wanted: at most 0.3333"),
-        ("three_tenths", ["--min", "mrr=0.3", "--max", "mrr=0.3"], 0, "2 gates passed"),
-        ("three_tenths", ["--min", "mrr=0.30000000001"], 1, "mrr is 0.3; wanted: at least 0.30000000001"),
-        # The drop is 0.03333…, and 0.0333 as a difference of stored numbers.
-        ("three_tenths", ["--baseline", "third", "--max-drop", "mrr=0.0333"], 1, "went from 0.333333 to 0.3; wanted"),
-        ("three_tenths", ["--baseline", "third", "--max-drop", "mrr=0.0334"], 0, "mrr went from 0.3333 to 0.3"),
-        ("third", ["--baseline", "three_tenths", "--max-drop", "mrr=0"], 0, "mrr went from 0.3 to 0.3333"),
-    ],
-)
-def test_a_limit_is_compared_with_the_exact_value(
-    graded: Workspace,
-    capsys: pytest.CaptureFixture[str],
-    run_id: str,
-    arguments: list[str],
-    code: int,
-    said: str,
-) -> None:
-    found, out, _ = gate(capsys, run_id, *arguments)
-    assert (found, said in out) == (code, True), out
+# The run, its baseline, and gates that are checked together: each with whether it passes, and what it says. Of `thirds`
+# every hit@k is 2/3; of `third` mrr and the precision at 3 are 1/3.
+EXACT: list[tuple[str, str | None, list[tuple[str, bool, str]]]] = [
+    (
+        "thirds",
+        None,
+        [
+            # 2/3 is stored as 0.6667, and is less.
+            ("--min hit@1=0.6667", False, "hit_at_k.1 is 0.666667; wanted: at least 0.6667"),
+            ("--min hit@3=0.6666", True, "hit_at_k.3 is 0.6667"),
+            ("--min hit@5=0.66666667", False, "hit_at_k.5 is 0.6666666667; wanted: at least 0.66666667"),
+            ("--max hit@1=0.6667", True, "hit_at_k.1 is 0.666667"),
+        ],
+    ),
+    (
+        "third",
+        None,
+        [
+            # A third is not a decimal; the closest limit counts as equal.
+            ("--min mrr=0.3333333333333333", True, "mrr is 0.333333"),
+            ("--max mrr=0.3333333333333333", True, "mrr is 0.333333"),
+            (
+                "--max precision_at_k_chunk.3=0.3333",
+                False,
+                "precision_at_k_chunk.3 is 0.333333; wanted: at most 0.3333",
+            ),
+        ],
+    ),
+    (
+        "three_tenths",
+        "third",
+        [
+            ("--min mrr=0.3", True, "mrr is 0.3"),
+            ("--max mrr=0.3", True, "mrr is 0.3"),
+            # The drop is 0.03333…, and 0.0333 as a difference of stored numbers.
+            ("--max-drop mrr=0.0334", True, "mrr went from 0.3333 to 0.3"),
+        ],
+    ),
+    (
+        "three_tenths",
+        "third",
+        [
+            ("--min mrr=0.30000000001", False, "mrr is 0.3; wanted: at least 0.30000000001"),
+            ("--max-drop mrr=0.0333", False, "went from 0.333333 to 0.3; wanted"),
+        ],
+    ),
+    ("third", "three_tenths", [("--max-drop mrr=0", True, "mrr went from 0.3 to 0.3333")]),
+]
+
+
+def test_a_limit_is_compared_with_the_exact_value(graded: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    for run_id, baseline, gates in EXACT:
+        arguments = [part for named, _, _ in gates for part in named.split()]
+        base = ["--baseline", baseline] if baseline else []
+        code, out, _ = gate(capsys, run_id, *base, *arguments, "--format", "json")
+        found = json.loads(out)["gates"]
+        assert len(found) == len(gates)
+        assert code == (0 if all(passes for _, passes, _ in gates) else 1), out
+        for one, (named, passes, said) in zip(found, gates, strict=True):
+            assert f"--{one['gate'].replace('_', '-')}" == named.split()[0], out
+            assert (one["pass"], said in one["why"]) == (passes, True), (run_id, named, out)
 
 
 def test_a_hair_above_a_limit_is_above_it(workspace: Workspace) -> None:
@@ -343,11 +375,12 @@ def test_a_hair_above_a_limit_is_above_it(workspace: Workspace) -> None:
         return found
 
     assert workspace.aggregate("a")["empty_result_rate"] == 0.05
-    assert not judged(0.05).passed
-    assert judged(0.05).why == "empty_result_rate is 0.050025; wanted: at most 0.05"
-    assert judged(0.05).value == 0.050025
-    assert judged(0.0501).passed
-    assert judged(0.0501).value == 0.05
+    at_limit, above = judged(0.05), judged(0.0501)
+    assert not at_limit.passed
+    assert at_limit.why == "empty_result_rate is 0.050025; wanted: at most 0.05"
+    assert at_limit.value == 0.050025
+    assert above.passed
+    assert above.value == 0.05
 
 
 def test_rates_of_abstention_percentiles_and_counts_are_exact_too(workspace: Workspace) -> None:
@@ -356,15 +389,13 @@ def test_rates_of_abstention_percentiles_and_counts_are_exact_too(workspace: Wor
         "a", {f"q{n}": {"hits_top_k": hits("c" if n else None), "answer": answer("yes")} for n in range(3)}
     )
 
-    def passes(table: dict[str, Any]) -> bool:
-        return check_gates("a", table, db=workspace.db, golden=workspace.golden).passed
+    def passes(table: dict[str, Any]) -> list[bool]:
+        return [one.passed for one in check_gates("a", table, db=workspace.db, golden=workspace.golden).results]
 
     rate = "abstention.unsupported_rate"
     assert workspace.aggregate("a")["abstention"]["unsupported_rate"] == 0.3333
-    assert not passes({"max": {rate: 0.3333}})
-    assert passes({"max": {rate: 0.3334}, "min": {rate: 0.3333}})
-    assert passes({"min": {"queries": 3}, "max": {"queries": 3}})
-    assert not passes({"min": {"queries": 3.00001}})
+    assert passes({"max": {rate: 0.3333}, "min": {"queries": 3.00001}}) == [False, False]
+    assert passes({"max": {rate: 0.3334, "queries": 3}, "min": {rate: 0.3333, "queries": 3}}) == [True] * 4
 
 
 def test_exact_values_are_neither_stored_nor_compared(graded: Workspace) -> None:

@@ -46,12 +46,22 @@ def test_a_healthy_workspace_has_no_findings(healthy: Workspace) -> None:
 # --- labels ----------------------------------------------------------------------------------------
 
 
-def test_ids_that_nothing_knows_are_counted_with_examples(healthy: Workspace) -> None:
-    healthy.add_golden({"id": "q", "expected_chunk_ids": ["c", "c2", "gone"], "expected_doc_ids": ["d1", "d9"]})
+def test_labels_and_rows_that_do_not_fit_together_are_counted_with_examples(healthy: Workspace) -> None:
+    healthy.add_golden(
+        {"id": "q", "expected_chunk_ids": ["c", "c2", "gone"], "expected_doc_ids": ["d1", "d9"], "group": "g"},
+        {"id": "bare"},
+        {"id": "s", "expected_doc_ids": [], "group": "g"},
+    )
     healthy.add_chunk("c2", "d1", [])
+    healthy.add_run("other", {"q": {"hits_top_k": hits("c")}, "s": {"hits_top_k": hits("c")}, "stray": {}})
     found = findings(healthy)
     assert (found["unknown-chunks"].count, found["unknown-chunks"].examples) == (1, ("gone",))
     assert (found["unknown-docs"].count, found["unknown-docs"].examples) == (1, ("d9",))
+    assert found["unlabelled"].examples == ("bare",)
+    assert found["row-without-query"].examples == ("other stray",)
+    assert found["query-without-row"].examples == ("other bare", "run bare", "run s")
+    # The queries of a group expect different things.
+    assert found["group-mismatch"].count == 1
 
 
 def test_if_most_ids_are_unknown_another_chunker_is_suspected(healthy: Workspace) -> None:
@@ -136,23 +146,6 @@ def test_ids_that_stood_for_different_text_are_named(healthy: Workspace) -> None
     assert findings(healthy)["reused-ids"].examples == ("c (2 places)",)
 
 
-def test_queries_without_labels_rows_without_queries_and_queries_without_rows(healthy: Workspace) -> None:
-    healthy.add_golden({"id": "q", "expected_chunk_ids": ["c"]}, {"id": "bare"})
-    healthy.add_run("other", {"q": {"hits_top_k": hits("c")}, "stray": {}})
-    found = findings(healthy)
-    assert found["unlabelled"].examples == ("bare",)
-    assert found["row-without-query"].examples == ("other stray",)
-    assert found["query-without-row"].examples == ("other bare", "run bare")
-
-
-def test_groups_that_disagree(healthy: Workspace) -> None:
-    healthy.add_golden(
-        {"id": "q", "expected_chunk_ids": ["c"], "expected_doc_ids": ["d1"], "group": "g"},
-        {"id": "r", "expected_doc_ids": [], "group": "g"},
-    )
-    assert findings(healthy)["group-mismatch"].count == 1
-
-
 # --- kinds of position -----------------------------------------------------------------------------
 
 
@@ -223,26 +216,113 @@ def test_with_labels_by_span_two_chunkers_are_not_a_finding(by_line: Workspace) 
 # --- rows ------------------------------------------------------------------------------------------
 
 
-def test_a_run_without_hits_is_told_what_its_field_may_be_called(
+HITS_NAMES = ("hits", "results", "retrieved_chunks", "documents", "contexts", "top_k", "hitsTopK")
+NAMELESS = [
+    {"rank": 1, "doc_path": "d1.md"},
+    {"rank": 2, "doc_path": "elsewhere.md"},
+    {"rank": 3, "text": "…"},
+    {"rank": 4, "chunk_id": "c"},
+]
+REPEATED = [{"rank": 1, "chunk_id": "c"}, {"rank": 2, "chunk_id": "c"}, {"rank": 5, "chunk_id": "x"}]
+TOLD, ODD, NO_ID, AGAIN, GAP = (
+    "rows-without-hits",
+    "misnamed-field",
+    "hits-without-id",
+    "repeated-hit",
+    "rank-gap",
+)
+# The row of a run, what `check` says of it under which code, and what scoring warns of.
+ODD_ROWS: dict[str, tuple[dict[str, Any], list[tuple[str, str]], list[str]]] = {
+    # Without hits: it is told what the field may be called.
+    **{
+        f"with-{name}": (
+            {name: hits("c")},
+            [(TOLD, f"with-{name}: no row has 'hits_top_k'; did you mean {name!r}?")],
+            [f"run with-{name}: no row has 'hits_top_k'; did you mean {name!r}?"],
+        )
+        for name in HITS_NAMES
+    },
+    "bare": (
+        {"answer": {"answer": "text"}},
+        [(TOLD, "bare: no row has 'hits_top_k'")],
+        ["run bare: no row has 'hits_top_k'"],
+    ),
+    # It retrieved nothing, and says so.
+    "nothing0": ({"hits_top_k": []}, [], []),
+    "nothing1": ({"hits_top_k": None}, [], []),
+    "nothing2": ({"hits_top_k": [], "sources": ["a.md"]}, [], []),
+    # Fields of hits with another name.
+    **{
+        f"odd-{field}": (
+            {"hits_top_k": [hit]},
+            [(ODD, f"odd-{field}: hits with {field!r} and no {meant!r} (first in query q)")],
+            [f"run odd-{field}: hits with {field!r} and no {meant!r}"],
+        )
+        for field, meant, hit in (
+            ("document_id", "doc_id", {"rank": 1, "chunk_id": "c", "document_id": "d1"}),
+            ("docId", "doc_id", {"rank": 1, "chunk_id": "c", "docId": "d1"}),
+            ("doc", "doc_id", {"rank": 1, "chunk_id": "c", "doc": "d1"}),
+            ("id", "chunk_id", {"rank": 1, "id": "c", "doc_id": "d1"}),
+            ("chunkId", "chunk_id", {"rank": 1, "chunkId": "c", "doc_id": "d1"}),
+        )
+    },
+    # Fields that mean something else.
+    "an-index": ({"hits_top_k": [{"chunk_id": "c", "doc_id": "d1", "index": "main"}]}, [], []),
+    "an-id": ({"hits_top_k": [{"chunk_id": "c", "id": 7}]}, [], []),
+    "odd-answer": (
+        {"hits_top_k": hits("c"), "answer": {"text": "it is so"}},
+        [(ODD, "odd-answer: answers with 'text' and no 'answer' (first in query q)")],
+        ["run odd-answer: answers with 'text' and no 'answer'"],
+    ),
+    "nameless": (
+        {"hits_top_k": NAMELESS},
+        [(NO_ID, "nameless q: hit 2"), (NO_ID, "nameless q: hit 3")],
+        ["run nameless: 2 hits without chunk_id, doc_id or a known path, first in query q"],
+    ),
+    "again": (
+        {"hits_top_k": REPEATED},
+        [(AGAIN, "again q: c"), (GAP, "again q: ranks to 5 in 3 hits")],
+        [],
+    ),
+}
+
+
+def test_odd_rows_are_named_with_their_run_and_others_are_left_alone(
     healthy: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("kbeval.explore.check._EXAMPLES", 100)
-    names = ["hits", "results", "retrieved_chunks", "documents", "contexts", "top_k", "hitsTopK"]
-    for name in names:
-        healthy.add_run(f"with-{name}", {"q": {name: hits("c")}})
-    found, said = findings(healthy), warnings(healthy)
-    for name in names:
-        told = f"with-{name}: no row has 'hits_top_k'; did you mean {name!r}?"
-        assert told in found["rows-without-hits"].examples
-        assert f"run {told}" in said
-    assert found["rows-without-hits"].count == len(names)
-    assert "misnamed-field" not in found
+    for run_id, (row, _, _) in ODD_ROWS.items():
+        healthy.add_run(run_id, {"q": row})
+    said = warnings(healthy).splitlines()
+    for run_id, (_, _, warned) in ODD_ROWS.items():
+        of_run = [warning for warning in said if warning.startswith(f"run {run_id}:")]
+        for start in warned:
+            assert any(warning.startswith(start) for warning in of_run), (start, of_run)
+        assert warned or not of_run, (run_id, of_run)
+    assert not any(warning.startswith("run run:") for warning in said)
+    healthy.add_run("broken", {"q": "{"})
+    found = findings(healthy)
+    expected: dict[str, list[str]] = {"unreadable-row": ["broken q: is not valid JSON"]}
+    for _, examples, _ in ODD_ROWS.values():
+        for code, example in examples:
+            expected.setdefault(code, []).append(example)
+    for code, wanted in expected.items():
+        assert sorted(found[code].examples) == sorted(wanted), code
+        assert found[code].count == len(wanted), code
+    quiet = [run_id for run_id, (_, examples, _) in ODD_ROWS.items() if not examples]
+    named = {example.replace(":", " ").split()[0] for one in found.values() for example in one.examples}
+    assert not named & {"run", *quiet}
 
 
-def test_a_run_in_which_nothing_looks_like_hits_is_named(healthy: Workspace) -> None:
-    healthy.add_run("bare", {"q": {"answer": {"answer": "text"}}})
-    assert findings(healthy)["rows-without-hits"].examples == ("bare: no row has 'hits_top_k'",)
-    assert "run bare: no row has 'hits_top_k'" in warnings(healthy)
+def test_misnamed_ranks_are_for_check_alone_to_say(healthy: Workspace) -> None:
+    """A hit without a rank has its place in the list, which is mostly right."""
+    for field, value in (("position", 1), ("index", 0)):
+        healthy.add_run(f"odd-{field}", {"q": {"hits_top_k": [{field: value, "chunk_id": "c", "doc_id": "d1"}]}})
+    assert findings(healthy)["misnamed-field"].examples == (
+        "odd-index: hits with 'index' and no 'rank' (first in query q)",
+        "odd-position: hits with 'position' and no 'rank' (first in query q)",
+    )
+    assert warnings(healthy) == ""
 
 
 def test_without_labels_about_hits_rows_without_hits_are_not_a_finding(healthy: Workspace) -> None:
@@ -250,14 +330,6 @@ def test_without_labels_about_hits_rows_without_hits_are_not_a_finding(healthy: 
     healthy.execute("DELETE FROM eval_query_results")
     healthy.add_run("answers", {"q": {"answer": {"answer": "text"}}})
     assert "rows-without-hits" not in findings(healthy)
-
-
-def test_a_run_that_retrieved_nothing_and_says_so_is_not_a_finding(healthy: Workspace) -> None:
-    rows: list[dict[str, Any]] = [{"hits_top_k": []}, {"hits_top_k": None}, {"hits_top_k": [], "sources": ["a.md"]}]
-    for number, row in enumerate(rows):
-        healthy.add_run(f"nothing{number}", {"q": row})
-    assert findings(healthy) == {}
-    assert warnings(healthy) == ""
 
 
 def test_rows_that_name_their_hits_differently_from_the_others_are_named(healthy: Workspace) -> None:
@@ -269,59 +341,6 @@ def test_rows_that_name_their_hits_differently_from_the_others_are_named(healthy
     found = findings(healthy)
     assert found["misnamed-field"].examples == ("mixed: rows with 'hits' and no 'hits_top_k' (first in query q38)",)
     assert "rows-without-hits" not in found or "mixed" not in str(found["rows-without-hits"].examples)
-
-
-MISNAMED: list[tuple[dict[str, Any], str]] = [
-    ({"rank": 1, "chunk_id": "c", "document_id": "d1"}, "'document_id' and no 'doc_id'"),
-    ({"rank": 1, "chunk_id": "c", "docId": "d1"}, "'docId' and no 'doc_id'"),
-    ({"rank": 1, "chunk_id": "c", "doc": "d1"}, "'doc' and no 'doc_id'"),
-    ({"rank": 1, "id": "c", "doc_id": "d1"}, "'id' and no 'chunk_id'"),
-    ({"rank": 1, "chunkId": "c", "doc_id": "d1"}, "'chunkId' and no 'chunk_id'"),
-    ({"position": 1, "chunk_id": "c", "doc_id": "d1"}, "'position' and no 'rank'"),
-    ({"index": 0, "chunk_id": "c", "doc_id": "d1"}, "'index' and no 'rank'"),
-]
-
-
-@pytest.mark.parametrize("is_about_ranks", [False, True])
-def test_misnamed_fields_of_hits_are_named(
-    healthy: Workspace, monkeypatch: pytest.MonkeyPatch, is_about_ranks: bool
-) -> None:
-    monkeypatch.setattr("kbeval.explore.check._EXAMPLES", 100)
-    misnamed = [(hit, found) for hit, found in MISNAMED if ("rank" in found) == is_about_ranks]
-    for number, (hit, _) in enumerate(misnamed):
-        healthy.add_run(f"odd{number}", {"q": {"hits_top_k": [hit]}})
-    examples, said = findings(healthy)["misnamed-field"].examples, warnings(healthy)
-    assert len(examples) == len(misnamed)
-    for number, (_, found) in enumerate(misnamed):
-        assert f"odd{number}: hits with {found} (first in query q)" in examples
-        # A hit without a rank has its place in the list, which is mostly right: that is for `check` to say.
-        assert (f"run odd{number}: hits with {found}" in said) != is_about_ranks
-    assert "run run:" not in said
-
-
-def test_fields_that_mean_something_else_are_left_alone(healthy: Workspace) -> None:
-    healthy.add_run("index", {"q": {"hits_top_k": [{"chunk_id": "c", "doc_id": "d1", "index": "main"}]}})
-    healthy.add_run("id", {"q": {"hits_top_k": [{"chunk_id": "c", "id": 7}]}})
-    assert findings(healthy) == {}
-
-
-def test_a_misnamed_answer_is_named(healthy: Workspace) -> None:
-    healthy.add_run("odd", {"q": {"hits_top_k": hits("c"), "answer": {"text": "it is so"}}})
-    assert "answers with 'text' and no 'answer'" in findings(healthy)["misnamed-field"].examples[0]
-    assert "answers with 'text' and no 'answer'" in warnings(healthy)
-
-
-def test_hits_without_any_id_are_counted(healthy: Workspace) -> None:
-    ranking = [
-        {"rank": 1, "doc_path": "d1.md"},
-        {"rank": 2, "doc_path": "elsewhere.md"},
-        {"rank": 3, "text": "…"},
-        {"rank": 4, "chunk_id": "c"},
-    ]
-    healthy.add_run("odd", {"q": {"hits_top_k": ranking}})
-    found = findings(healthy)["hits-without-id"]
-    assert (found.count, found.examples) == (2, ("odd q: hit 2", "odd q: hit 3"))
-    assert "run odd: 2 hits without chunk_id, doc_id or a known path, first in query q" in warnings(healthy)
 
 
 def test_a_path_that_a_label_names_is_as_good_as_an_id(workspace: Workspace) -> None:
@@ -351,19 +370,6 @@ def test_a_chunker_that_had_to_be_guessed_is_named(healthy: Workspace) -> None:
 def test_a_single_chunker_need_not_be_named(healthy: Workspace) -> None:
     healthy.execute("UPDATE eval_runs SET config_snapshot_json = '{}'")
     assert findings(healthy) == {}
-
-
-def test_repeated_hits_and_ranks_with_gaps(healthy: Workspace) -> None:
-    ranking = [{"rank": 1, "chunk_id": "c"}, {"rank": 2, "chunk_id": "c"}, {"rank": 5, "chunk_id": "x"}]
-    healthy.add_run("odd", {"q": {"hits_top_k": ranking}})
-    found = findings(healthy)
-    assert found["repeated-hit"].examples == ("odd q: c",)
-    assert found["rank-gap"].examples == ("odd q: ranks to 5 in 3 hits",)
-
-
-def test_unreadable_rows(healthy: Workspace) -> None:
-    healthy.add_run("broken", {"q": "{"})
-    assert findings(healthy)["unreadable-row"].examples == ("broken q: is not valid JSON",)
 
 
 # --- the command -----------------------------------------------------------------------------------

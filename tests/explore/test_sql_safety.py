@@ -131,7 +131,7 @@ def test_changes_that_another_program_left_are_not_taken_for_ours(capsys: Captur
 
 @pytest.mark.slow
 def test_an_export_that_is_killed_leaves_no_half_file(one_run: Workspace) -> None:
-    one_run.add_run("many", {f"q{n}": {"hits_top_k": hits(*[None] * 50)} for n in range(3000)})
+    one_run.add_run("many", {f"q{n}": {"hits_top_k": hits(*[None] * 50)} for n in range(1000)})
     command = [sys.executable, "-m", "kbeval", "export", "duckdb", "o.duckdb"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         while not (drafts := list(Path().glob(".o.duckdb.*/o.duckdb"))):
@@ -144,7 +144,7 @@ def test_an_export_that_is_killed_leaves_no_half_file(one_run: Workspace) -> Non
     # What is left does no harm.
     subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
     with duckdb.connect("o.duckdb", read_only=True) as connection:
-        assert connection.execute("SELECT COUNT(*) FROM hits").fetchall() == [(150_002,)]
+        assert connection.execute("SELECT COUNT(*) FROM hits").fetchall() == [(50_002,)]
 
 
 # --- memory --------------------------------------------------------------------------------------------------

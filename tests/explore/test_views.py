@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -67,8 +68,33 @@ def add(
     )
 
 
+@pytest.fixture(scope="module")
+def made_many(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The database of `many`, made once; read-only."""
+    return make_many(Workspace(tmp_path_factory.mktemp("many")))
+
+
+@pytest.fixture(scope="module")
+def of_many(made_many: Workspace) -> Iterator[Session]:
+    """One session over it, which builds each view once."""
+    with opened(made_many) as scoring:
+        yield scoring.session
+
+
 @pytest.fixture
-def many(workspace: Workspace) -> Workspace:
+def many(made_many: Workspace, tmp_path: Path) -> Workspace:
+    """A copy of it, to open or to change."""
+    for file in (made_many.db, made_many.golden):
+        shutil.copy(file, tmp_path)
+    return Workspace(tmp_path)
+
+
+def asked(session: Session, relation: str, sql: str) -> list[tuple[Any, ...]]:
+    session.need(relation)
+    return session.rows(sql)
+
+
+def make_many(workspace: Workspace) -> Workspace:
     """Two suites; runs at the same moment, failed, unreadable and missing rows, repeated hits, no label, no version."""
     workspace.add_golden(
         {"id": "q1", "expected_chunk_ids": ["c1"], "expected_doc_ids": ["d1"]},
@@ -152,8 +178,8 @@ def many(workspace: Workspace) -> Workspace:
 # --- each view, by hand ------------------------------------------------------------------------------
 
 
-def test_runs_follow_each_other_within_a_suite_by_time_and_then_by_id(many: Workspace) -> None:
-    order = rows(many, "run_order", "SELECT run_id, run_no, previous_run_id FROM run_order ORDER BY suite, run_no")
+def test_runs_follow_each_other_within_a_suite_by_time_and_then_by_id(of_many: Session) -> None:
+    order = asked(of_many, "run_order", "SELECT run_id, run_no, previous_run_id FROM run_order ORDER BY suite, run_no")
     assert order == [
         ("n1", 1, None),
         ("n2", 2, "n1"),
@@ -164,12 +190,12 @@ def test_runs_follow_each_other_within_a_suite_by_time_and_then_by_id(many: Work
     ]
 
 
-def test_regressions(many: Workspace) -> None:
+def test_regressions(of_many: Session) -> None:
     sql = (
         "SELECT run_id, previous_run_id, query_id, query, kind, previous_rank, hit_rank, doc_rank, in_run, failed,"
         " comparable FROM regressions ORDER BY run_id, query_id"
     )
-    assert rows(many, "regressions", sql) == [
+    assert asked(of_many, "regressions", sql) == [
         ("n2", "n1", "q1", "what is q1?", "regression", 1, None, None, True, True, True),
         ("n2", "n1", "q3", "what is q3?", "regression", 1, None, None, True, False, True),
         ("n3", "n2", "q2", "what is q2?", "loss", 1, 3, None, True, False, True),
@@ -179,12 +205,12 @@ def test_regressions(many: Workspace) -> None:
     ]
 
 
-def test_flaky_queries(many: Workspace) -> None:
+def test_flaky_queries(of_many: Session) -> None:
     sql = (
         "SELECT suite, query_id, n_runs, n_hits, n_failed, n_flips, n_lost, n_won FROM flaky_queries"
         " ORDER BY suite, query_id"
     )
-    assert rows(many, "flaky_queries", sql) == [
+    assert asked(of_many, "flaky_queries", sql) == [
         # hit, failed, hit, unreadable
         ("nightly", "q1", 4, 2, 2, 3, 2, 1),
         # hit, miss, not asked, hit
@@ -193,24 +219,24 @@ def test_flaky_queries(many: Workspace) -> None:
     ]
 
 
-def test_never_hit(many: Workspace) -> None:
-    assert rows(many, "never_hit", "SELECT * FROM never_hit ORDER BY query_id") == [
+def test_never_hit(of_many: Session) -> None:
+    assert asked(of_many, "never_hit", "SELECT * FROM never_hit ORDER BY query_id") == [
         ("q4", "what is q4?", "hard", 2, 0, 1),
         ("q6", "what is q6?", None, 0, 0, None),
     ]
 
 
-def test_slowest_queries(many: Workspace) -> None:
-    assert rows(many, "slowest_queries", "SELECT * FROM slowest_queries ORDER BY mean_ms DESC") == [
+def test_slowest_queries(of_many: Session) -> None:
+    assert asked(of_many, "slowest_queries", "SELECT * FROM slowest_queries ORDER BY mean_ms DESC") == [
         # 10, 20, 40 and 50, the last of a failed query
         ("q1", "what is q1?", 4, 30.0, 48.5, 50.0, 1),
         ("q2", "what is q2?", 1, 5.0, 5.0, 5.0, 0),
     ]
 
 
-def test_coverage_of_chunks(many: Workspace) -> None:
+def test_coverage_of_chunks(of_many: Session) -> None:
     sql = "SELECT * FROM coverage WHERE what = 'chunk' ORDER BY chunk_id, chunker_version"
-    assert rows(many, "coverage", sql) == [
+    assert asked(of_many, "coverage", sql) == [
         ("chunk", "d1", "c1", "md@1", NOW, 6, 5, 1),
         ("chunk", "d2", "c2", "md@1", NOW, 4, 4, 1),
         ("chunk", "d9", "c9", "md@1", NOW, 0, 0, None),
@@ -223,9 +249,9 @@ def test_coverage_of_chunks(many: Workspace) -> None:
     ]
 
 
-def test_coverage_of_documents(many: Workspace) -> None:
+def test_coverage_of_documents(of_many: Session) -> None:
     sql = "SELECT doc_id, known, n_results, n_runs, best_rank FROM coverage WHERE what = 'document' ORDER BY doc_id"
-    assert rows(many, "coverage", sql) == [
+    assert asked(of_many, "coverage", sql) == [
         ("d0", NOW, 0, 0, None),
         # One of them by a hit that names the chunk alone.
         ("d1", NOW, 6, 5, 1),
@@ -237,12 +263,12 @@ def test_coverage_of_documents(many: Workspace) -> None:
     ]
 
 
-def test_metric_trend(many: Workspace) -> None:
+def test_metric_trend(of_many: Session) -> None:
     sql = (
         "SELECT run_id, metric, k, value, previous_run_id, previous_value, change, scored, definitions_changed,"
         " labels_changed, matching_changed FROM metric_trend WHERE value IS NOT NULL ORDER BY suite, metric, k, run_id"
     )
-    assert rows(many, "metric_trend", sql) == [
+    assert asked(of_many, "metric_trend", sql) == [
         ("n1", "hit_at_k", 1, 0.25, None, None, None, None, None, None, None),
         ("n3", "hit_at_k", 1, 0.25, "n1", 0.25, 0.0, None, False, True, False),
         ("n1", "hit_at_k", 5, 0.75, None, None, None, None, None, None, None),
@@ -275,13 +301,13 @@ def test_ids_of_two_chunkers_are_not_comparable_and_spans_are(workspace: Workspa
     add(workspace, "old", "s", 1, {"q1": found("a1@d"), "q2": found("a1@d")})
     add(workspace, "new", "s", 2, {"q1": found("b1@d"), "q2": found()}, config={"chunker_version": "md@2"})
     lost = "SELECT query_id, kind, comparable FROM regressions ORDER BY query_id"
+    flips = "SELECT query_id, n_flips FROM flaky_queries"
     by_ids = [("q1", "regression", False), ("q2", "regression", False)]
     assert rows(workspace, "regressions", lost, match="exact") == by_ids
-    assert rows(workspace, "regressions", lost, match="span") == [("q2", "regression", True)]
-    assert rows(workspace, "regressions", lost) == [("q2", "regression", True)]
-    flips = "SELECT query_id, n_flips FROM flaky_queries"
-    assert rows(workspace, "flaky_queries", flips) == []
-    assert rows(workspace, "flaky_queries", flips, match="span") == []
+    for options in ({}, {"match": "span"}):
+        with opened(workspace, **options) as scoring:
+            assert asked(scoring.session, "regressions", lost) == [("q2", "regression", True)], options
+            assert asked(scoring.session, "flaky_queries", flips) == [], options
     # q2 found again: by spans it went both ways; by ids only the last two runs, of one chunker, can be compared.
     add(workspace, "newest", "s", 3, {"q2": found("b1@d")}, config={"chunker_version": "md@2"})
     assert rows(workspace, "flaky_queries", flips, match="exact") == []
@@ -353,16 +379,14 @@ def test_every_example_runs_on_the_demo(own_demo: Path, matching: str) -> None:
     assert empty == (never if matching == "exact" else {*never, "never_hit"})
 
 
-def test_every_example_runs_on_other_data_and_on_none(many: Workspace, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    nothing = Workspace(tmp_path / "empty")
-    nothing.add_golden({"id": "q"})
-    for workspace in (many, nothing):
-        with opened(workspace) as scoring:
+def test_every_example_runs_on_other_data_and_on_none(of_many: Session, workspace: Workspace) -> None:
+    workspace.add_golden({"id": "q"})
+    with opened(workspace) as nothing:
+        for session in (of_many, nothing.session):
             for name, tries in views.examples().items():
-                scoring.session.need(name)
+                session.need(name)
                 for sql in tries:
-                    assert bool(scoring.session.rows(sql)) is (workspace is many and name != "compare"), sql
+                    assert bool(session.rows(sql)) is (session is of_many and name != "compare"), sql
 
 
 def test_views_need_no_labels(many: Workspace) -> None:
@@ -373,18 +397,17 @@ def test_views_need_no_labels(many: Workspace) -> None:
         assert scoring.session.rows("SELECT * FROM never_hit") == []
 
 
-def test_the_columns_are_those_that_the_files_name(many: Workspace) -> None:
-    with opened(many) as scoring:
-        for name in VIEWS:
-            scoring.session.need(name)
-            header = relations()[name].sql.partition("-- kind:")[0].partition("-- columns:")[2]
-            for column in scoring.session.frame(f"SELECT * FROM {name}").columns:
-                assert column in header, f"{name}.{column}"
-        for name, (_, columns) in views.ABOUT.items():
-            if name != "step_pairs":
-                scoring.session.need(name)
-                for column in scoring.session.frame(f"SELECT * FROM {name}").columns:
-                    assert column in columns, f"{name}.{column}"
+def test_the_columns_are_those_that_the_files_name(of_many: Session) -> None:
+    for name in VIEWS:
+        of_many.need(name)
+        header = relations()[name].sql.partition("-- kind:")[0].partition("-- columns:")[2]
+        for column in of_many.frame(f"SELECT * FROM {name}").columns:
+            assert column in header, f"{name}.{column}"
+    for name, (_, columns) in views.ABOUT.items():
+        if name != "step_pairs":
+            of_many.need(name)
+            for column in of_many.frame(f"SELECT * FROM {name}").columns:
+                assert column in columns, f"{name}.{column}"
 
 
 def test_numbers_do_not_depend_on_views() -> None:
@@ -507,20 +530,18 @@ def test_compare_gives_the_rows_of_kbeval_compare(
     assert {cause for cause in causes if "changed" in cause} == changes
 
 
-def test_the_step_before_is_the_comparison_with_it(many: Workspace) -> None:
-    with opened(many) as scoring:
-        scoring.session.need("step_pairs", "compare")
-        for a, b in (("n1", "n2"), ("n2", "n3"), ("n3", "n4"), ("w1", "w2")):
-            step = "SELECT query_id, kind, a_hit_rank, b_hit_rank FROM step_pairs WHERE run_a = $1 AND run_b = $2"
-            whole = "SELECT query_id, kind, a_hit_rank, b_hit_rank FROM compare($1, $2)"
-            assert sorted(scoring.session.rows(step, [a, b])) == sorted(scoring.session.rows(whole, [a, b]))
+def test_the_step_before_is_the_comparison_with_it(of_many: Session) -> None:
+    of_many.need("step_pairs", "compare")
+    for a, b in (("n1", "n2"), ("n2", "n3"), ("n3", "n4"), ("w1", "w2")):
+        step = "SELECT query_id, kind, a_hit_rank, b_hit_rank FROM step_pairs WHERE run_a = $1 AND run_b = $2"
+        whole = "SELECT query_id, kind, a_hit_rank, b_hit_rank FROM compare($1, $2)"
+        assert sorted(of_many.rows(step, [a, b])) == sorted(of_many.rows(whole, [a, b]))
 
 
-def test_compare_refuses_an_unknown_run(many: Workspace) -> None:
-    with opened(many) as scoring:
-        scoring.session.need("compare")
-        assert scoring.session.rows("SELECT * FROM compare('n1', 'nobody')") == []
-        assert scoring.session.rows("SELECT * FROM compare(NULL, 'n1')") == []
+def test_compare_refuses_an_unknown_run(of_many: Session) -> None:
+    of_many.need("compare")
+    assert of_many.rows("SELECT * FROM compare('n1', 'nobody')") == []
+    assert of_many.rows("SELECT * FROM compare(NULL, 'n1')") == []
 
 
 # --- configurations ----------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ RUNS = st.lists(
         st.dictionaries(st.sampled_from([*QUERIES, "stray"]), ASKED, min_size=1, max_size=5),
         st.none() | st.integers(0, 10_000).map(lambda number: number / 10_000),
     ),
-    max_size=8,
+    max_size=14,
 ).map(lambda found: [Made(f"run-{place}", *one) for place, one in enumerate(found)])
 
 
@@ -228,7 +228,7 @@ def asked(explorer: Explorer, view: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.slow
 # A smaller history that fails as well would take minutes to find.
-@scorings(6, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@scorings(4, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @given(RUNS)
 def test_every_view_says_what_plain_python_says(runs: list[Made]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -88,22 +88,31 @@ def test_an_aggregate_over_the_one_row_of_a_query_is_deprecated(three: Workspace
 
 def test_former_words_mean_what_the_new_ones_mean(three: Workspace) -> None:
     three.add_golden(*({"id": f"q{n}", "expected_chunk_ids": [f"c{n}"]} for n in (1, 2, 3, 4)))
-    for new, old in (
+    pairs: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"where": "n_hits > 2"}, {"over": "n_hits > 2"}),
         ({"where": "n_hits > 9", "if_empty": 0.25}, {"over": "n_hits > 9", "none": 0.25}),
         ({"missing": "include"}, {"missing": "counted"}),
         ({"missing": "exclude"}, {"missing": "left out"}),
-    ):
-        expected = three.aggregate(configured_metrics=of(**new))
-        assert quiet(three, of(**old)).get("mine", "none") == expected.get("mine", "none"), old
-    for grain, former, expression in (
-        ("per_hit", "ranked", "MAX({}.rank)"),
-        ("per_expected_hit", "matched", "MAX({}.rank)"),
-        ("per_query", "answered", "MAX({}.n_hits)"),
-    ):
-        expected = quiet(three, of(grain=grain, expression=expression.format(grain)))
-        found = quiet(three, of(grain=former, expression=expression.format(former)))
-        assert found["mine"] == expected["mine"], former
+        *(
+            ({"grain": grain, "expression": text.format(grain)}, {"grain": former, "expression": text.format(former)})
+            for grain, former, text in (
+                ("per_hit", "ranked", "MAX({}.rank)"),
+                ("per_expected_hit", "matched", "MAX({}.rank)"),
+                ("per_query", "answered", "MAX({}.n_hits)"),
+            )
+        ),
+    ]
+    usual = {"expression": "n_hits", "grain": "per_query"}
+    table = {
+        f"{name}_{number}": {**usual, **fields}
+        for number, pair in enumerate(pairs)
+        for name, fields in zip(("new", "old"), pair, strict=True)
+    }
+    found = quiet(three, metrics_in_config(table, "kbeval.toml"))
+    for number, (_, old) in enumerate(pairs):
+        assert found.get(f"old_{number}", "none") == found.get(f"new_{number}", "none"), old
+    # All but the one that applies to no query.
+    assert [number for number in range(len(pairs)) if f"new_{number}" not in found] == [1]
 
 
 def test_a_former_word_next_to_the_new_one_is_an_error() -> None:

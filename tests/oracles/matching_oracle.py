@@ -241,6 +241,8 @@ class Oracle:
         self.versions: dict[str, tuple[str | None, str | None]] = {}
         self.policies: dict[str, str | None] = {}
         self.sighted: dict[str, list[Sighting]] = {}
+        self.indices: dict[str, str] = {}
+        self.owned: dict[tuple[str, str], str] = {}
         in_table = {key_of(c): c for c in world.table}
         since: dict[tuple[str, str, str], str] = {}
         self.known: dict[str, list[Known]] = {}
@@ -328,7 +330,15 @@ class Oracle:
         return {c.chunk_id for c in self.world.kept if c.seen_in == "chunks" and c.version == version} - there
 
     def index_of(self, run: Run) -> str:
-        """The index that a run was made with: `current`, `earlier`, or `unclear`; else `unknown`."""
+        """The index that a run was made with: `current`, `earlier`, or `unclear`; else `unknown`.
+
+        Remembered, as ownership is: every hit and every label asks for it.
+        """
+        if run.run_id not in self.indices:
+            self.indices[run.run_id] = self.find_index(self.runs.get(run.run_id, run))
+        return self.indices[run.run_id]
+
+    def find_index(self, run: Run) -> str:
         version, ids = self.version(run), self.chunk_ids(run)
         there = {c.chunk_id for c in self.world.table if c.version == version}
         if not there:
@@ -354,6 +364,12 @@ class Oracle:
 
     def ownership(self, run: Run, chunk_id: str) -> str:
         """`own`, `foreign`, `unclear` or `unknown`."""
+        key = run.run_id, chunk_id
+        if key not in self.owned:
+            self.owned[key] = self.find_ownership(self.runs.get(run.run_id, run), chunk_id)
+        return self.owned[key]
+
+    def find_ownership(self, run: Run, chunk_id: str) -> str:
         if self.index_of(run) == "unclear" and chunk_id in self.reused_ids(run):
             return "unclear"
         version, policy = self.version(run), self.policy(run)

@@ -126,36 +126,45 @@ def test_ids_used_again_by_an_index_that_was_never_scored_are_seen_where_hits_sa
     assert "displaced-hits" not in check(workspace, capsys)[1]
 
 
-@pytest.mark.parametrize(
-    ("said", "is_displaced"),
-    [
-        ({"source_spans": [{"kind": "line", "start": 13, "end": 24}]}, False),
-        # Part of the chunk, or the chunk with the text around it.
-        ({"source_spans": [{"kind": "line", "start": 15, "end": 16}]}, False),
-        ({"source_spans": [{"kind": "code", "line_start": 1, "line_end": 40}]}, False),
-        ({"citation": {"kind": "line", "path": "d.md", "start": 13, "end": 13}}, False),
-        # Another kind of position says nothing about this one.
-        ({"source_spans": [{"kind": "byte", "start": 900, "end": 950}]}, False),
-        ({"source_spans": [{"kind": "line", "start": 20, "end": 30}]}, True),
-        ({"source_spans": [{"kind": "line", "start": 100, "end": 110}]}, True),
-        ({"citation": {"kind": "line", "path": "d.md", "start": 70, "end": 70}}, True),
-        ({"doc_id": "e"}, True),
-        # Only where the tables know the other document is it another one, and not another name for it.
-        ({"doc_id": "D"}, False),
-    ],
-)
+# What a hit says, and whether it can therefore not be the chunk of the table.
+PLACED: list[tuple[dict[str, Any], bool]] = [
+    ({"source_spans": [{"kind": "line", "start": 13, "end": 24}]}, False),
+    # Part of the chunk, or the chunk with the text around it.
+    ({"source_spans": [{"kind": "line", "start": 15, "end": 16}]}, False),
+    ({"source_spans": [{"kind": "code", "line_start": 1, "line_end": 40}]}, False),
+    ({"citation": {"kind": "line", "path": "d.md", "start": 13, "end": 13}}, False),
+    # Another kind of position says nothing about this one.
+    ({"source_spans": [{"kind": "byte", "start": 900, "end": 950}]}, False),
+    ({"source_spans": [{"kind": "line", "start": 20, "end": 30}]}, True),
+    ({"source_spans": [{"kind": "line", "start": 100, "end": 110}]}, True),
+    ({"citation": {"kind": "line", "path": "d.md", "start": 70, "end": 70}}, True),
+    ({"doc_id": "e"}, True),
+    # Only where the tables know the other document is it another one, and not another name for it.
+    ({"doc_id": "D"}, False),
+]
+
+
 def test_a_hit_that_cannot_be_the_chunk_of_the_table_is_told_from_one_that_can(
-    workspace: Workspace, said: dict[str, Any], is_displaced: bool, capsys: pytest.CaptureFixture[str]
+    workspace: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Each in a run of its own."""
+    monkeypatch.setattr("kbeval.explore.check._EXAMPLES", 100)
     workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
     workspace.add_document("d", "d.md")
     workspace.add_chunk("c", "d", [{"kind": "line", "start": 13, "end": 24}])
     workspace.add_chunk("other", "e", [{"kind": "line", "start": 1, "end": 24}])
-    workspace.add_run("run", {"q": {"hits_top_k": [{"rank": 1, "chunk_id": "c", "doc_id": "d"} | said]}})
-    assert ("displaced-hits" in check(workspace, capsys)[1]) == is_displaced
+    for number, (said, _) in enumerate(PLACED):
+        hit = {"rank": 1, "chunk_id": "c", "doc_id": "d"} | said
+        workspace.add_run(f"run{number}", {"q": {"hits_top_k": [hit]}})
+    kbeval(["check", "--db", str(workspace.db), "--golden", str(workspace.golden), "--format", "json"])
+    (displaced,) = (one for one in json.loads(capsys.readouterr().out) if one["code"] == "displaced-hits")
+    named = {example.split()[0].rstrip(":") for example in displaced["examples"]}
+    for number, (said, is_displaced) in enumerate(PLACED):
+        assert (f"run{number}" in named) == is_displaced, said
     # Documents are seen without another look at the rows, so scoring says it too.
-    warned = any("in another document than in the tables" in one for one in workspace.score().warnings)
-    assert warned == (said == {"doc_id": "e"})
+    warned = [one for one in workspace.score().warnings if "in another document than in the tables" in one]
+    (elsewhere,) = (number for number, (said, _) in enumerate(PLACED) if said == {"doc_id": "e"})
+    assert [one.partition(":")[0] for one in warned] == [f"run run{elsewhere}"]
 
 
 def test_pages_are_compared_by_their_number(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,8 +193,11 @@ def test_an_older_table_of_kept_spans_is_brought_up_to_date(reindexed: Callable[
 # --- hits that cannot be matched ---------------------------------------------------------------------
 
 
-def altered(workspace: Workspace, change: Callable[[dict[str, Any]], object]) -> None:
-    for run_id, query_id, text in workspace.execute("SELECT run_id, query_id, result_json FROM eval_query_results"):
+def altered(workspace: Workspace, change: Callable[[dict[str, Any]], object], run: str = "%") -> None:
+    """Change every hit of a run, or of all."""
+    for run_id, query_id, text in workspace.execute(
+        "SELECT run_id, query_id, result_json FROM eval_query_results WHERE run_id LIKE ?", (run,)
+    ):
         row = json.loads(text)
         for hit in row["hits_top_k"]:
             change(hit)
@@ -218,32 +230,41 @@ def test_hits_without_chunk_ids_and_places_are_matched_by_document_with_a_warnin
     assert any("12 of 12 queries (first q00) matched by document alone" in one for one in plain.score().warnings)
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (
-            lambda hit: hit.update(chunk_id=hit["chunk_id"] + " "),
-            "names like 'd-000 ', labels like 'd-000', which differ",
-        ),
-        (lambda hit: hit.update(doc_id="D"), "names like 'D', labels like 'd', which differ only in case"),
-        (lambda hit: hit.update(doc_id="other"), "names like 'other', labels like 'd')"),
-        (lambda hit: (hit.pop("doc_id"), hit.update(chunk_id="x")), "none of 21 hits names its document"),
-    ],
-)
+MISNAMED: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
+    "run-b": (
+        lambda hit: hit.update(chunk_id=hit["chunk_id"] + " "),
+        "names like 'd-000 ', labels like 'd-000', which differ",
+    ),
+    "run-c": (lambda hit: hit.update(doc_id="D"), "names like 'D', labels like 'd', which differ only in case"),
+    "run-d": (lambda hit: hit.update(doc_id="other"), "names like 'other', labels like 'd')"),
+    "run-e": (lambda hit: (hit.pop("doc_id"), hit.update(chunk_id="x")), "none of 21 hits names its document"),
+}
+
+
 def test_a_run_that_shares_no_id_with_the_labels_is_doubted(
-    plain: Workspace, capsys: pytest.CaptureFixture[str], change: Callable[[dict[str, Any]], object], says: str
+    plain: Workspace, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    altered(plain, change)
-    assert any(says in one for one in plain.score().warnings)
-    answer, codes = check(plain, capsys)
-    assert answer == 1
-    assert "unknown-hits" in codes
+    monkeypatch.setattr("kbeval.explore.check._EXAMPLES", 100)
+    for run_id, (change, _) in MISNAMED.items():
+        add_run(plain, run_id, 12)
+        altered(plain, change, run_id)
+    warnings = plain.score().warnings
+    for run_id, (_, says) in MISNAMED.items():
+        assert any(one.startswith(f"run {run_id}:") and says in one for one in warnings), (run_id, warnings)
+    assert not any(one.startswith("run run-a:") for one in warnings)
+    assert kbeval(["check", "--db", str(plain.db), "--golden", str(plain.golden), "--format", "json"]) == 1
+    (found,) = (one for one in json.loads(capsys.readouterr().out) if one["code"] == "unknown-hits")
+    assert found["level"] == "finding"
+    named = " ".join(found["examples"])
+    assert all(run_id in named for run_id in MISNAMED), named
+    assert "run-a" not in named
 
 
 def test_a_run_that_found_nothing_right_among_known_chunks_is_not_doubted(plain: Workspace) -> None:
     altered(plain, lambda hit: hit.update(chunk_id="d-019"))
-    assert plain.score().aggregates["run-a"].mrr == 0
-    assert plain.score().warnings == []
+    scored = plain.score()
+    assert scored.aggregates["run-a"].mrr == 0
+    assert scored.warnings == []
 
 
 def test_single_rows_without_hits_or_chunks_are_named(plain: Workspace, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kbeval.cli import run
@@ -19,6 +21,7 @@ from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.scorer import open_scoring
 from kbeval.storage.judgements import Asked, Judged, JudgementStore, NewJudging, Said
 from tests.oracles.judge_oracle import Given, judged_numbers
+from tests.support.examples import scorings
 from tests.support.workspace import Workspace, answer
 
 QUERIES = [f"q{n}" for n in range(6)]
@@ -42,11 +45,15 @@ def judged(workspace: Workspace) -> Workspace:
     return workspace
 
 
-def marks(workspace: Workspace) -> dict[tuple[str, str], str]:
-    with open_scoring(workspace.db, None, None) as scoring:
-        scoring.session.need("results")
-        found = scoring.session.rows("SELECT run_id, query_id, CAST(row_mark AS VARCHAR) FROM results")
-    return {(run_id, query_id): mark for run_id, query_id, mark in found}
+@cache
+def marks() -> dict[str, str]:
+    """The marks of the rows that each run of these tests begins with."""
+    with TemporaryDirectory() as folder:
+        workspace = Workspace(Path(folder))
+        workspace.add_run("a", rows_of("a"))
+        with open_scoring(workspace.db, None, None) as scoring:
+            scoring.session.need("results")
+            return dict(scoring.session.rows("SELECT query_id, CAST(row_mark AS VARCHAR) FROM results"))
 
 
 def store(
@@ -60,7 +67,6 @@ def store(
     parameters: str = '{"temperature": 0}',
 ) -> str:
     """A judging as `kbeval judge` stores it."""
-    known = marks(workspace)
     rubrics = sorted({one.rubric for one in given})
     listed = [{"name": name, "hash": f"h-{rubric_text}", "low": 0, "high": 5, "text": rubric_text} for name in rubrics]
     new = NewJudging(
@@ -83,7 +89,7 @@ def store(
                 tokens_out=0,
                 cost_usd=one.cost,
             )
-            link = Judged(one.query_id, one.rubric, key, known[run_id, one.query_id], one.is_cached)
+            link = Judged(one.query_id, one.rubric, key, marks()[one.query_id], one.is_cached)
             database.add(asked, said, "{}", judging.judging_id, [link])
     return judging.judging_id
 
@@ -101,21 +107,29 @@ GIVEN = st.builds(
 )
 
 
+JUDGINGS = st.lists(
+    st.lists(GIVEN, min_size=1, max_size=12, unique_by=lambda one: (one.query_id, one.rubric)), max_size=3
+)
+
+
 # Each example makes a database of its own.
-@settings(max_examples=12)
-@given(st.lists(st.lists(GIVEN, min_size=1, max_size=12, unique_by=lambda one: (one.query_id, one.rubric)), max_size=3))
+@scorings(2)
+@given(st.lists(JUDGINGS, min_size=6, max_size=12))
 def test_numbers_of_any_judgings_are_those_of_plain_python(
-    tmp_path_factory: pytest.TempPathFactory, judgings: list[list[Given]]
+    tmp_path_factory: pytest.TempPathFactory, runs: list[list[list[Given]]]
 ) -> None:
     workspace = Workspace(tmp_path_factory.mktemp("judged"))
     workspace.add_golden(*({"id": query_id} for query_id in QUERIES))
-    workspace.add_run("a", rows_of("a"))
-    for given_ones in judgings:
-        store(workspace, "a", given_ones)
-    found = workspace.aggregate("a")
-    wanted = judged_numbers(judgings, QUERIES)
-    assert {name: value for name, value in found.items() if name.startswith("judge_")} == wanted["numbers"]
-    assert found["ledger"].get("judgements", {}) == wanted["ledger"]
+    for number, judgings in enumerate(runs):
+        workspace.add_run(f"run{number}", rows_of(f"run{number}"))
+        for given_ones in judgings:
+            store(workspace, f"run{number}", given_ones)
+    scored = workspace.score().aggregates
+    for number, judgings in enumerate(runs):
+        found = scored[f"run{number}"].to_dict()
+        wanted = judged_numbers(judgings, QUERIES)
+        assert {name: value for name, value in found.items() if name.startswith("judge_")} == wanted["numbers"]
+        assert found["ledger"].get("judgements", {}) == wanted["ledger"]
 
 
 def full(score: float = 4.0, rubric: str = "correctness", **more: Any) -> list[Given]:

@@ -38,7 +38,7 @@ from tests.oracles.matching_worlds import invent, smaller, store
 from tests.scoring import test_oracle_by_hand as by_hand
 from tests.support.examples import scorings
 
-SIZES = st.tuples(st.integers(2, 4), st.integers(2, 3), st.integers(6, 16), st.integers(4, 12))
+SIZES = st.tuples(st.integers(2, 4), st.integers(2, 3), st.integers(10, 20), st.integers(8, 14))
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ def differences(world: World, options: Options, folder: Path) -> Iterator[str]:
                 judged = oracle.judge(run, query_id, oracle.matching(run))
                 where = f"{thought}, {query_id} (by {judged.matching}, right are {judged.correct})"
                 yield from numbers_that_differ(where, of_one.to_dict(), oracle.score(run.run_id, query_id=query_id))
-    for run_id in names[:1]:
+    if len(names) > 1:
+        run_id = names[0]
         alone = score_runs(db, golden, [run_id], options.scoring()).aggregates[run_id]
         if alone.to_json() != scored[run_id].to_json():
             yield f"{run_id} alone is {alone.to_json()}, with the others {scored[run_id].to_json()}"
-    if len(names) > 1:
         yield from differences_between(oracle, options, db, golden, (names[0], names[-1]))
 
 
@@ -122,7 +122,7 @@ def about(oracle: Oracle, run_id: str) -> str:
 
 
 # Shrinking a seed shows nothing: `--shrink` takes the database apart instead.
-@scorings(12, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@scorings(5, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @example(seed=0, sizes=(2, 2, 6, 6), options=Options())
 @given(seed=st.integers(0, 2**20), sizes=SIZES, options=OPTIONS)
 def test_kbeval_and_the_oracle_agree_on_what_is_a_correct_hit(

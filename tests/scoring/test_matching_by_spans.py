@@ -295,9 +295,9 @@ def chunkings(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@scorings(12)
+@scorings(5)
 @given(
-    st.lists(chunkings(), min_size=3, max_size=12),
+    st.lists(chunkings(), min_size=6, max_size=24),
     chunkings(),
     st.sampled_from([Fraction(1, 2), Fraction(1, 4), Fraction(1, 10), Fraction(1)]),
     st.sampled_from(span_oracle.OVERLAP_OF),
@@ -356,7 +356,7 @@ def cut_documents(draw: st.DrawFn, name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@scorings(8)
+@scorings(4)
 @given(cut_documents("gold"), cut_documents("a"), cut_documents("b"), st.randoms(use_true_random=False))
 def test_runs_over_any_chunkings_compare_as_the_oracle_says(
     gold: list[dict[str, Any]], a: list[dict[str, Any]], b: list[dict[str, Any]], source: random.Random
@@ -365,7 +365,7 @@ def test_runs_over_any_chunkings_compare_as_the_oracle_says(
         workspace = Workspace(Path(name))
         for chunk in gold:
             workspace.add_chunk(chunk["chunk_id"], chunk["doc_id"], chunk["source_spans"], "gold@1")
-        labels = {f"q{number}": source.sample(gold, source.randint(1, 2)) for number in range(40)}
+        labels = {f"q{number}": source.sample(gold, source.randint(1, 2)) for number in range(80)}
         workspace.add_golden(
             *({"id": q, "expected_chunk_ids": [c["chunk_id"] for c in expected]} for q, expected in labels.items())
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,17 @@ def add_metric(workspace: Workspace, name: str, text: str) -> Path:
 
 
 @pytest.fixture
-def answering(workspace: Workspace) -> Workspace:
-    """A run that only retrieves, and after it one that answers."""
+def answering(made_answering: Workspace, tmp_path: Path) -> Workspace:
+    """A copy of `made_answering`, to change."""
+    for file in (made_answering.db, made_answering.golden):
+        shutil.copy(file, tmp_path)
+    return Workspace(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def made_answering(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """A run that only retrieves, and after it one that answers; scored and stored."""
+    workspace = Workspace(tmp_path_factory.mktemp("answering"))
     workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": ["c1"], "must_contain": ["yes"]} for n in range(4)))
     workspace.add_run("a", {f"q{n}": {"hits_top_k": hits("c1"), "answer": None} for n in range(4)}, created_at="1")
     rows = {f"q{n}": {"hits_top_k": hits("c1"), "answer": answer("yes" if n else "no")} for n in range(4)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -68,21 +69,29 @@ class Index:
         ]
 
 
-def label_by_line(workspace: Workspace) -> None:
-    """Add the position of the answer to the chunk that contains it."""
-    entries = json.loads(workspace.golden.read_text())
+@pytest.fixture(scope="module")
+def by_line(experiment: Workspace, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The same, and the labels name the position of the answer in the chunk that contains it; read-only."""
+    entries = json.loads(experiment.golden.read_text())
     for entry in entries:
         line = int(entry["tags"][0])
         entry["expected_spans"] = [{"doc_id": entry["expected_doc_ids"][0], "kind": "line", "start": line, "end": line}]
+    folder = tmp_path_factory.mktemp("by_line")
+    shutil.copy(experiment.db, folder)
+    workspace = Workspace(folder)
     workspace.add_golden(*entries)
+    return workspace
 
 
-@pytest.fixture
-def experiment(tmp_path: Path) -> Workspace:
-    """Labels are the chunks of lines-20; one run for each chunking, and one whose index lost half of its texts."""
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Labels are the chunks of lines-20; one run for each chunking, and one whose index lost half of its texts.
+
+    Read-only.
+    """
     source = random.Random(42)
     texts = documents(source)
-    workspace = Workspace(tmp_path)
+    workspace = Workspace(tmp_path_factory.mktemp("experiment"))
     spots = source.sample([(doc, line) for doc in range(DOCUMENTS) for line in range(LINES)], QUESTIONS)
     for number, (doc, line) in enumerate(spots):
         texts[doc][line] += f" answer{number}a answer{number}b"
@@ -96,8 +105,14 @@ def experiment(tmp_path: Path) -> Workspace:
     for doc in range(DOCUMENTS):
         workspace.add_document(f"d{doc}", f"docs/{doc}.md")
     for name, cut in found.items():
-        for chunk_id, doc_id, start, end, _ in cut:
-            workspace.add_chunk(chunk_id, doc_id, [{"kind": "line", "start": start, "end": end}], name)
+        with closing(sqlite3.connect(workspace.db)) as connection, connection:
+            connection.executemany(
+                "INSERT INTO chunks VALUES (?, ?, 'text', '[]', NULL, ?, 1, ?, 'p', '[]', 'now')",
+                (
+                    (chunk_id, doc_id, json.dumps([{"kind": "line", "start": start, "end": end}]), name)
+                    for chunk_id, doc_id, start, end, _ in cut
+                ),
+            )
         for run, kept in ((name, cut), (f"{name}-broken", cut[::2])):
             with closing((index := Index(kept)).connection):
                 rows = {}
@@ -117,9 +132,8 @@ PAIRS = [("lines-20", "lines-7"), ("lines-20", "lines-40"), ("lines-7", "lines-4
 
 
 @pytest.mark.parametrize(("a", "b"), PAIRS)
-def test_equally_good_retrieval_is_not_a_regression_whatever_the_chunks(experiment: Workspace, a: str, b: str) -> None:
-    label_by_line(experiment)
-    report = compare(experiment, a, b)
+def test_equally_good_retrieval_is_not_a_regression_whatever_the_chunks(by_line: Workspace, a: str, b: str) -> None:
+    report = compare(by_line, a, b)
     assert report.chunker_version_match == "fallback_doc_span"
     assert report.matching == {"exact": 0, "span": QUESTIONS, "doc": 0, "none": 0}
     assert report.whole.counts == {"win": 0, "draw": QUESTIONS, "loss": 0, "regression": 0}
@@ -136,9 +150,8 @@ def test_labelled_by_chunks_only_answers_at_their_edges_are_lost(experiment: Wor
 
 
 @pytest.mark.parametrize("chunker", ["lines-7", "lines-40"])
-def test_a_real_loss_is_still_seen_across_chunkings(experiment: Workspace, chunker: str) -> None:
-    label_by_line(experiment)
-    report = compare(experiment, "lines-20", f"{chunker}-broken")
+def test_a_real_loss_is_still_seen_across_chunkings(by_line: Workspace, chunker: str) -> None:
+    report = compare(by_line, "lines-20", f"{chunker}-broken")
     assert report.verdict.answer == "worse"
     assert report.whole.counts["regression"] >= 5
     assert report.whole.counts["win"] == 0
@@ -149,13 +162,16 @@ def test_by_ids_alone_the_same_runs_would_look_ruined(experiment: Workspace) -> 
     assert (experiment.score("lines-7").aggregates["lines-7"].hit_at_k[1] or 0) > 0.9
 
 
-def test_the_same_chunking_under_another_name_agrees_query_by_query(experiment: Workspace) -> None:
+def test_the_same_chunking_under_another_name_agrees_query_by_query(experiment: Workspace, tmp_path: Path) -> None:
     by_id = compare(experiment, "lines-20", "lines-20-broken")
-    experiment.execute(
+    for file in (experiment.db, experiment.golden):
+        shutil.copy(file, tmp_path)
+    renamed = Workspace(tmp_path)
+    renamed.execute(
         "UPDATE eval_runs SET config_snapshot_json = ? WHERE run_id = 'lines-20-broken'",
         ('{"chunker_version": "lines-20-renamed"}',),
     )
-    by_span = compare(experiment, "lines-20", "lines-20-broken")
+    by_span = compare(renamed, "lines-20", "lines-20-broken")
     assert by_id.matching["exact"] == by_span.matching["span"] == QUESTIONS
     for one, other in zip(by_id.per_query, by_span.per_query, strict=True):
         assert (one.kind, one.a_hit_rank, one.b_hit_rank) == (other.kind, other.a_hit_rank, other.b_hit_rank)

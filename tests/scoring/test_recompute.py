@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +18,41 @@ from kbeval.scoring.provenance import DATA, DEFINITIONS, LABELS
 from tests.support.workspace import Workspace, hits
 
 
+@pytest.fixture(scope="module")
+def scored_once(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Three equal runs of four queries, all found at rank 1; scored and stored, with a columnar copy."""
+    return make_scored(Workspace(tmp_path_factory.mktemp("scored")), "on")
+
+
+@pytest.fixture(scope="module")
+def scored_without_copy(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """The same without a columnar copy."""
+    return make_scored(Workspace(tmp_path_factory.mktemp("without")), "off")
+
+
 @pytest.fixture
-def scored(workspace: Workspace) -> Workspace:
-    """Four queries, all found at rank 1; scored and stored, with a columnar copy."""
+def scored(scored_once: Workspace, tmp_path: Path) -> Workspace:
+    """A copy of it, to change."""
+    return copied(scored_once, tmp_path)
+
+
+@pytest.fixture
+def uncopied(scored_without_copy: Workspace, tmp_path: Path) -> Workspace:
+    """A copy of the one without a columnar copy, to change."""
+    return copied(scored_without_copy, tmp_path)
+
+
+def make_scored(workspace: Workspace, cache: str) -> Workspace:
     label(workspace, "c1")
-    rows = {f"q{n}": {"hits_top_k": hits("c1", "c2", "c3")} for n in range(4)}
-    workspace.add_run("run", rows)
-    store(workspace)
+    for run_id in ("run", "other", "third"):
+        workspace.add_run(run_id, {f"q{n}": {"hits_top_k": hits("c1", "c2", "c3")} for n in range(4)})
+    store(workspace, cache=cache)
     return workspace
+
+
+def copied(workspace: Workspace, folder: Path) -> Workspace:
+    shutil.copytree(workspace.db.parent, folder, dirs_exist_ok=True)
+    return Workspace(folder)
 
 
 def label(workspace: Workspace, first: str) -> None:
@@ -36,14 +65,23 @@ def store(workspace: Workspace, cache: str = "on") -> None:
     store_scored(workspace.score(to_store=True, cache=cache), db=workspace.db)
 
 
-def rewrite(workspace: Workspace, query_id: str, *chunks: str) -> None:
+def rewrite(workspace: Workspace, query_id: str, *chunks: str, run_id: str = "run") -> None:
     text = json.dumps({"hits_top_k": hits(*chunks)})
-    workspace.execute("UPDATE eval_query_results SET result_json = ? WHERE query_id = ?", (text, query_id))
+    workspace.execute(
+        "UPDATE eval_query_results SET result_json = ? WHERE query_id = ? AND run_id = ?", (text, query_id, run_id)
+    )
 
 
-def moved(workspace: Workspace, *, cache: str = "on", **options: Any) -> dict[str, Movement]:
-    found = recompute(workspace.db, workspace.golden, ScoreOptions(cache=cache, **options), explain=True)
-    return {movement.metric: movement for movement in found.movements}
+def moved(workspace: Workspace, *, run_id: str = "run", cache: str = "on", **options: Any) -> dict[str, Movement]:
+    return all_moved(workspace, cache=cache, **options).get(run_id, {})
+
+
+def all_moved(workspace: Workspace, *, cache: str = "on", **options: Any) -> dict[str, dict[str, Movement]]:
+    """What moves in each run."""
+    found: dict[str, dict[str, Movement]] = {}
+    for one in recompute(workspace.db, workspace.golden, ScoreOptions(cache=cache, **options), explain=True).movements:
+        found.setdefault(one.run_id, {})[one.metric] = one
+    return found
 
 
 def test_without_changes_no_number_moves(scored: Workspace) -> None:
@@ -52,37 +90,36 @@ def test_without_changes_no_number_moves(scored: Workspace) -> None:
     assert not found.movements
 
 
-def test_a_single_cause_is_attributed_the_whole_change(scored: Workspace) -> None:
+def test_the_change_of_each_run_is_attributed_to_its_causes(scored: Workspace) -> None:
+    """By hand: q0 now finds its chunk at rank 2 (1 → 1/2); four queries."""
     label(scored, "c2")
-    assert moved(scored)["mrr"].because == {LABELS: -0.125}
-    label(scored, "c1")
+    # q1 finds nothing (1 → 0).
+    rewrite(scored, "q1", "c9", "c8")
+    # Labels are applied first: under the old rows the new label of q0 is at rank 2, under the new ones at rank 4.
+    rewrite(scored, "q0", "c7", "c8", "c9", "c2", run_id="other")
+    found = {run_id: metrics["mrr"] for run_id, metrics in all_moved(scored).items()}
+    assert (found["run"].stored, found["run"].now) == (1.0, 0.625)
+    assert {run_id: one.because for run_id, one in found.items()} == {
+        "run": {LABELS: -0.125, DATA: -0.25},
+        "other": {LABELS: -0.125, DATA: -0.0625},
+        # A single cause is attributed the whole change.
+        "third": {LABELS: -0.125},
+    }
+    # The copy of the earlier rows was read, and must not be taken for the rows that are there now.
+    now = scored.aggregate(cache="on")
+    assert now == scored.aggregate(cache="off")
+    assert now["mrr"] == 0.625
+
+
+def test_changed_rows_alone_are_attributed_the_whole_change(scored: Workspace) -> None:
     rewrite(scored, "q1", "c9", "c8")
     assert moved(scored)["mrr"].because == {DATA: -0.25}
 
 
-def test_changes_of_labels_and_rows_are_distinguished(scored: Workspace) -> None:
-    """By hand: q0 now finds its chunk at rank 2 (1 → 1/2), q1 finds nothing (1 → 0); four queries."""
-    label(scored, "c2")
-    rewrite(scored, "q1", "c9", "c8")
-    found = moved(scored)["mrr"]
-    assert (found.stored, found.now) == (1.0, 0.625)
-    assert found.because == {LABELS: -0.125, DATA: -0.25}
-
-
-def test_if_both_change_one_query_labels_are_applied_first(scored: Workspace) -> None:
-    """Under the old rows the new label of q0 is at rank 2, under the new ones at rank 4."""
-    label(scored, "c2")
-    rewrite(scored, "q0", "c7", "c8", "c9", "c2")
-    assert moved(scored)["mrr"].because == {LABELS: -0.125, DATA: -0.0625}
-
-
-def test_without_the_earlier_rows_labels_are_still_distinguished(workspace: Workspace) -> None:
-    label(workspace, "c1")
-    workspace.add_run("run", {f"q{n}": {"hits_top_k": hits("c1", "c2", "c3")} for n in range(4)})
-    store(workspace, cache="off")
-    label(workspace, "c2")
-    rewrite(workspace, "q1", "c9", "c8")
-    assert moved(workspace, cache="off")["mrr"].because == {DATA: -0.25, LABELS: -0.125}
+def test_without_the_earlier_rows_labels_are_still_distinguished(uncopied: Workspace) -> None:
+    label(uncopied, "c2")
+    rewrite(uncopied, "q1", "c9", "c8")
+    assert moved(uncopied, cache="off")["mrr"].because == {DATA: -0.25, LABELS: -0.125}
 
 
 def test_definitions_labels_and_rows_are_distinguished(scored: Workspace) -> None:
@@ -96,12 +133,9 @@ def test_definitions_labels_and_rows_are_distinguished(scored: Workspace) -> Non
     assert found.because == {"missing queries count differently": -0.2, LABELS: -0.1, DATA: -0.2}
 
 
-def test_causes_that_cannot_be_separated_are_named_together(workspace: Workspace) -> None:
-    label(workspace, "c1")
-    workspace.add_run("run", {f"q{n}": {"hits_top_k": hits("c1", "c2", "c3")} for n in range(4)})
-    store(workspace, cache="off")
-    rewrite(workspace, "q1", "c9", "c8")
-    found = moved(workspace, cache="off", extra_ks=(2,))
+def test_causes_that_cannot_be_separated_are_named_together(uncopied: Workspace) -> None:
+    rewrite(uncopied, "q1", "c9", "c8")
+    found = moved(uncopied, cache="off", extra_ks=(2,))
     assert found["mrr"].because == {f"{DATA} and {DEFINITIONS}": -0.25}
     assert found["hit_at_k.2"].stored is None
 
@@ -111,15 +145,6 @@ def test_the_earlier_rows_are_forgotten_once_new_numbers_are_stored(scored: Work
     store(scored)
     assert moved(scored) == {}
     assert scored.aggregate(cache="on") == scored.aggregate(cache="off")
-
-
-def test_looking_at_the_past_does_not_make_it_the_present(scored: Workspace) -> None:
-    """The copy of the earlier rows is read, and must not be taken for the rows that are there now."""
-    label(scored, "c2")
-    rewrite(scored, "q1", "c9", "c8")
-    moved(scored)
-    assert scored.aggregate(cache="on") == scored.aggregate(cache="off")
-    assert scored.aggregate(cache="on")["mrr"] == 0.625
 
 
 def test_labels_are_kept_as_long_as_a_stored_number_needs_them(scored: Workspace) -> None:
@@ -148,14 +173,14 @@ def changed(workspace: Workspace, **options: Any) -> dict[str, list[str] | None]
 
 
 @pytest.mark.parametrize("cache", ["on", "off"])
-def test_the_queries_that_changed_are_named(workspace: Workspace, cache: str) -> None:
+def test_the_queries_that_changed_are_named(
+    scored_once: Workspace, scored_without_copy: Workspace, tmp_path: Path, cache: str
+) -> None:
     """With a copy of the earlier rows next to the database, and with what the database itself keeps of them."""
-    label(workspace, "c1")
-    workspace.add_run("run", {f"q{n}": {"hits_top_k": hits("c1", "c2", "c3")} for n in range(4)})
-    store(workspace, cache=cache)
+    workspace = copied(scored_once if cache == "on" else scored_without_copy, tmp_path)
     assert changed(workspace, cache=cache) == {}
     rewrite(workspace, "q1", "c9", "c8")
-    workspace.execute("DELETE FROM eval_query_results WHERE query_id = 'q3'")
+    workspace.execute("DELETE FROM eval_query_results WHERE query_id = 'q3' AND run_id = 'run'")
     workspace.execute("INSERT INTO eval_query_results VALUES ('run', 'new', 'no JSON')")
     assert changed(workspace, cache=cache) == {DATA: ["new", "q1", "q3"]}
     workspace.add_golden({"id": "q0", "expected_chunk_ids": ["c2"]}, {"id": "q1", "expected_chunk_ids": ["c1"]})
@@ -194,7 +219,8 @@ def test_the_table_names_some_and_programs_get_all(workspace: Workspace, capsys:
         workspace.add_run(run_id, {name: {"hits_top_k": hits("c1")} for name in names})
     store(workspace, cache="off")
     workspace.add_golden(*({"id": name, "expected_chunk_ids": ["c2"]} for name in names))
-    rewrite(workspace, "q03", "c2")
+    for run_id in ("a", "b"):
+        rewrite(workspace, "q03", "c2", run_id=run_id)
     assert command(workspace, "--explain") == 0
     out = capsys.readouterr().out
     assert re.search(r"2 runs +labels +12  q00, q01, .*q07, and 4 more\n", out)
@@ -224,9 +250,9 @@ def test_the_command_shows_what_moves_and_stores_nothing(scored: Workspace, caps
 def test_the_command_stores_when_told_to(scored: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     label(scored, "c2")
     assert command(scored, "--store") == 0
-    assert "stored the numbers of 1 run" in capsys.readouterr().err
+    assert "stored the numbers of 3 runs" in capsys.readouterr().err
     assert command(scored) == 0
-    assert "1 run unchanged since the last scoring; no number would change" in capsys.readouterr().err
+    assert "3 runs unchanged since the last scoring; no number would change" in capsys.readouterr().err
     assert json.loads(scored.stored())["mrr"] == 0.875
 
 

@@ -16,7 +16,7 @@ from kbeval.scoring import incremental as rescoring
 from kbeval.scoring.aggregate import Scored, score_runs
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.provenance import DATA, DEFINITIONS, FORCED, KNOWLEDGE_BASE, LABELS, MATCHING, NEW, PLACES
-from tests.support.nights import Night, drop_row, set_chunk, set_config, set_document, set_row
+from tests.support.nights import Edit, Night, drop_row, set_chunk, set_config, set_document, set_row
 from tests.support.workspace import answer, hits
 
 LINES = [{"kind": "line", "start": 1, "end": 9}]
@@ -54,36 +54,51 @@ def own(**metrics: str) -> dict[str, Any]:
 # --- each cause alone -------------------------------------------------------------------------------
 
 
-EDITS = {
-    "a row changed": (set_row("r2", "q1", {"hits_top_k": hits("c2")}), {"r2": [DATA]}),
-    "a row was added": (set_row("r2", "q3", {}), {"r2": [DATA]}),
-    "a row was removed": (drop_row("r3", "q2"), {"r3": [DATA]}),
-    "the configuration": (
-        set_config("r1", {"chunker_version": "md@1", "eval_k": 3}),
-        {"r1": ["configuration changed"]},
-    ),
-    "a new run": (set_config("r9", {}), {"r9": [NEW]}),
-    "a chunk moved": (
-        set_chunk("c1", "d1", "md@1", [{"kind": "line", "start": 2, "end": 3}]),
-        everybody(KNOWLEDGE_BASE),
-    ),
-    "a chunk that nobody names": (set_chunk("c9", "d1", "md@1", LINES), everybody(KNOWLEDGE_BASE)),
-    "a document": (set_document("d2", "d2.md"), everybody(KNOWLEDGE_BASE)),
-    "when a run was made": (("UPDATE eval_runs SET created_at = '2020', suite = 'x', commit_hash = 'abc'", ()), {}),
-    "text of a chunk": (("UPDATE chunks SET text = 'other words', created_at = 'later'", ()), {}),
+# Each to a run of its own: what is done to it, and why it is due afterwards.
+EDITS: dict[str, tuple[Edit, list[str]]] = {
+    "row changed": (set_row("row changed", "q1", {"hits_top_k": hits("c2")}), [DATA]),
+    "row added": (set_row("row added", "q3", {}), [DATA]),
+    "row removed": (drop_row("row removed", "q2"), [DATA]),
+    "configured": (set_config("configured", {"chunker_version": "md@1", "eval_k": 3}), ["configuration changed"]),
+    "new": (set_config("new", {}), [NEW]),
     "numbers of another program": (
-        ("UPDATE eval_runs SET aggregate_json = '{\"mrr\": 1.0}' WHERE run_id = 'r1'", ()),
-        {"r1": ["scored by an older version"]},
+        ("UPDATE eval_runs SET aggregate_json = '{\"mrr\": 1.0}' WHERE run_id = 'numbers of another program'", ()),
+        ["scored by an older version"],
     ),
-    "numbers that are gone": (("UPDATE eval_runs SET aggregate_json = '' WHERE run_id = 'r1'", ()), {"r1": [NEW]}),
+    "numbers gone": (("UPDATE eval_runs SET aggregate_json = '' WHERE run_id = 'numbers gone'", ()), [NEW]),
 }
 
 
-@pytest.mark.parametrize("what", EDITS)
-def test_what_changed_makes_exactly_its_runs_due(night: Night, what: str) -> None:
-    edit, expected = EDITS[what]
-    night.edit(edit)
-    assert night.night() == expected
+def test_what_changed_makes_exactly_its_runs_due(night: Night) -> None:
+    rows = {query: {"hits_top_k": hits("c1", "c2")} for query in ("q1", "q2")}
+    for run_id in EDITS:
+        if run_id != "new":
+            night.add_run(run_id, rows)
+    assert night.night().keys() == EDITS.keys() - {"new"}
+    night.edit(*(edit for edit, _ in EDITS.values()))
+    assert night.night() == {run_id: why for run_id, (_, why) in EDITS.items()}
+    assert night.reasons() == {}
+
+
+INDEXED = {
+    "a chunk moved": set_chunk("c1", "d1", "md@1", [{"kind": "line", "start": 2, "end": 3}]),
+    "a chunk that nobody names": set_chunk("c9", "d1", "md@1", LINES),
+    "a document": set_document("d2", "d2.md"),
+}
+
+
+def test_what_changed_in_the_knowledge_base_makes_all_due(scored_once: Night, tmp_path: Path) -> None:
+    for what, edit in INDEXED.items():
+        changed = scored_once.copy(tmp_path / what)
+        changed.edit(edit)
+        assert changed.reasons() == everybody(KNOWLEDGE_BASE), what
+    assert changed.night() == everybody(KNOWLEDGE_BASE)
+    assert changed.reasons() == {}
+
+
+def test_what_no_number_depends_on_makes_nothing_due(night: Night) -> None:
+    night.execute("UPDATE eval_runs SET created_at = '2020', suite = 'x', commit_hash = 'abc'")
+    night.execute("UPDATE chunks SET text = 'other words', created_at = 'later'")
     assert night.reasons() == {}
 
 
@@ -166,8 +181,7 @@ def test_without_changes_nothing_is_written(night: Night, journal: str, cache: s
     night.execute(f"PRAGMA journal_mode = {journal}")
     night.night(cache=cache)
     before = night.db.read_bytes()
-    for _ in range(2):
-        assert night.night(cache=cache) == {}
+    assert night.night(cache=cache) == {}
     assert night.db.read_bytes() == before
 
 
@@ -190,22 +204,21 @@ def alone_and_together(night: Night, run_id: str, **options: Any) -> tuple[str, 
 
 
 JUDGED = {"hits_top_k": hits("c1"), "elapsed_ms": 7, "latency": {"total_ms": 900}, "groundedness": {"score": 4}}
-COMPANY: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "anchors": ({"kbeval": {"system": "anchors"}}, own(slow="MAX(elapsed_ms)", judged="MAX(judge_groundedness)")),
-    "grounded": ({"kbeval": {"system": "grounded"}}, own(held="MAX(CASE WHEN claim_holds THEN 1 ELSE 0 END)")),
-    "its own k": (
-        {"kbeval": {"system": "anchors"}, "k": 20},
-        own(deep_at_k="CASE WHEN MAX(rank) > :k - 10 THEN 1 END"),
-    ),
-}
+# The configuration of a run of another system, and metrics of one's own about what such runs have.
+COMPANY: list[tuple[dict[str, Any], dict[str, str]]] = [
+    ({"kbeval": {"system": "anchors"}}, {"slow": "MAX(elapsed_ms)", "judged": "MAX(judge_groundedness)"}),
+    ({"kbeval": {"system": "grounded"}}, {"held": "MAX(CASE WHEN claim_holds THEN 1 ELSE 0 END)"}),
+    ({"kbeval": {"system": "anchors"}, "k": 20}, {"deep_at_k": "CASE WHEN MAX(rank) > :k - 10 THEN 1 END"}),
+]
 
 
-@pytest.mark.parametrize("company", COMPANY)
-def test_an_imported_run_in_the_same_database_changes_no_number(night: Night, company: str) -> None:
-    config, options = COMPANY[company]
+def test_imported_runs_in_the_same_database_change_no_number(night: Night) -> None:
     night.add_golden({"id": "q1", "expected_chunk_ids": ["c1"], "gold_claim_substr": ["the claim"]})
-    night.edit(set_row("r1", "q1", {**JUDGED, "answer": answer("the claim")}), set_config("r2", config))
-    alone, together = alone_and_together(night, "r1", **options)
+    night.edit(set_row("r1", "q1", {**JUDGED, "answer": answer("the claim")}))
+    metrics = metrics_in_config(dict(metric for _, own_ones in COMPANY for metric in own_ones.items()), "kbeval.toml")
+    for run_id, (config, _) in zip(("r2", "r3", "r4"), COMPANY, strict=True):
+        night.edit(set_config(run_id, config), set_row(run_id, "q1", {"hits_top_k": hits("c1", "c2")}))
+    alone, together = alone_and_together(night, "r1", configured_metrics=metrics)
     assert alone == together
 
 

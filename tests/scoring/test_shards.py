@@ -51,12 +51,11 @@ def scores(archive: Path) -> str:
     return re.sub(r'"20\d\d-[^"]{10,30}Z"', '"now"', (archive / "scores.json").read_text())
 
 
-@pytest.mark.parametrize("how", [(), ("--match", "span", "--missing", "zero")], ids=["auto", "span"])
-def test_shards_of_real_processes_give_the_same_bytes(hostile: Path, tmp_path: Path, how: tuple[str, ...]) -> None:
+def test_shards_of_real_processes_give_the_same_bytes(hostile: Path, tmp_path: Path) -> None:
     """Three shards at once, one of them twice, and one killed and started again."""
-    golden = ("--golden", str(hostile / "golden.json"), "--skip-bad-rows", *how)
+    golden = ("--golden", str(hostile / "golden.json"), "--skip-bad-rows")
     whole, parts = copied(hostile, tmp_path, "whole"), copied(hostile, tmp_path, "parts")
-    subprocess.run(command(whole, "--all", *golden), check=True, capture_output=True, timeout=600)
+    assert run(command(whole, "--all", *golden)[len(KBEVAL) :]) == 0
     victim = subprocess.Popen(command(parts, "--all", "--shard", "2/3", *golden), stdout=subprocess.DEVNULL)
     time.sleep(0.3)
     victim.send_signal(signal.SIGKILL)
@@ -70,6 +69,26 @@ def test_shards_of_real_processes_give_the_same_bytes(hostile: Path, tmp_path: P
     merge = subprocess.run(command(parts, "--merge"), check=False, capture_output=True, text=True, timeout=600)
     assert (merge.returncode, merge.stdout) == (0, "")
     assert "stored the numbers of 7 runs from 3 shards" in merge.stderr
+    are_merged(parts, whole)
+
+
+def test_shards_with_other_options_give_the_same_bytes(
+    hostile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--golden", str(hostile / "golden.json"), "--skip-bad-rows", "--match", "span", "--missing", "zero")
+    whole, parts = copied(hostile, tmp_path, "whole"), copied(hostile, tmp_path, "parts")
+    every = [command(whole, "--all", *options)]
+    every += [command(parts, "--all", "--shard", f"{number}/3", *options) for number in (3, 1, 2)]
+    for each in every:
+        assert run(each[len(KBEVAL) :]) == 0
+    assert not (parts / "scores.json").exists()
+    capsys.readouterr()
+    assert run(command(parts, "--merge")[len(KBEVAL) :]) == 0
+    assert "stored the numbers of 7 runs from 3 shards" in capsys.readouterr().err
+    are_merged(parts, whole)
+
+
+def are_merged(parts: Path, whole: Path) -> None:
     assert scores(parts) == scores(whole)
     assert '"hits"' in scores(whole)
     assert not (parts / "shards").exists()
@@ -157,8 +176,14 @@ def test_errors_are_one_line_and_store_nothing(
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_schedulers_of_the_documentation_give_the_same_bytes(plain: Workspace, tmp_path: Path) -> None:
-    """A script with xargs, the commands of a CI matrix, and a Spark job, each as the page has it."""
+def test_the_schedulers_of_the_documentation_give_the_same_bytes(
+    plain: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script with xargs, the commands of a CI matrix, and a Spark job, each as the page has it.
+
+    What calls kbeval alone is called in this process.
+    """
+    monkeypatch.setenv("KBEVAL_GOLDEN", str(plain.golden))
     page = (ROOT / "docs" / "large-histories.md").read_text(encoding="utf-8")
     files = {block.file: block.text for block in blocks_in(page) if block.file}
     plain.execute("DELETE FROM eval_runs WHERE run_id = 'unreadable'")
@@ -173,6 +198,9 @@ def test_the_schedulers_of_the_documentation_give_the_same_bytes(plain: Workspac
         shutil.rmtree(archive)
         shutil.copytree(tmp_path / "never scored", archive)
         for each in commands:
+            if each[0] == "kbeval":
+                assert run(each[1:]) == 0
+                continue
             done = subprocess.run(
                 each, check=False, capture_output=True, text=True, timeout=600, env=environment | more
             )
