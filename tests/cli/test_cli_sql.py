@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -17,7 +16,7 @@ import pytest
 
 from kbeval.render.rows import write_rows
 from kbeval.render.table import render
-from tests.cli.test_cli import at_terminal, call, refused
+from tests.cli.test_cli import at_terminal, call, refused, wait_until_it_computes
 from tests.support.workspace import Workspace, answer, hits
 
 
@@ -242,8 +241,7 @@ def test_ctrl_c_stops_a_query_with_130() -> None:
     ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
-            time.sleep(2.5)
-            assert process.poll() is None
+            wait_until_it_computes(process)
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=10)
         finally:
