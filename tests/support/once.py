@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,31 +17,40 @@ from kbeval.scoring import aggregate, scorer
 
 
 @contextlib.contextmanager
-def computed_once() -> Iterator[None]:
-    """Within it, commands with the same runs, labels and options share one computation; each still writes its output.
+def computed_once(*, sessions: bool = True) -> Iterator[None]:
+    """Within it, commands with the same files and options share one computation; each still writes its own output.
 
-    Nothing may be stored within it: what was computed before would be used again.
+    `sessions`: queries share a session, too. It stays open, so that nothing may be stored in the meantime.
     """
     with contextlib.ExitStack() as held, pytest.MonkeyPatch.context() as patch:
         for module, name in ((comparing, "compare_runs"), (gates, "check_gates"), (aggregate, "score_runs")):
             patch.setattr(module, name, _remembered(getattr(module, name)))
-        for module, name in ((scorer, "open_scoring"), (explorer, "open_explorer")):
+        for module, name in ((scorer, "open_scoring"), (explorer, "open_explorer")) if sessions else ():
             opened = _remembered(_held_by(held, getattr(module, name)))
             patch.setattr(module, name, _as_context(opened))
         yield
 
 
 def _remembered(function: Callable[..., Any]) -> Callable[..., Any]:
-    known: dict[str, Any] = {}
+    known: dict[Any, Any] = {}
 
     def found(*arguments: Any, **options: Any) -> Any:
         # A command passes functions that show its progress: another object each time.
-        key = re.sub(r" at 0x[0-9a-f]+", "", repr((arguments, sorted(options.items()))))
+        said = re.sub(r" at 0x[0-9a-f]+", "", repr((arguments, sorted(options.items()))))
+        key = (said, *(_state(one) for one in (*arguments, *options.values())))
         if key not in known:
             known[key] = function(*arguments, **options)
         return known[key]
 
     return found
+
+
+def _state(named: Any) -> tuple[int, int] | None:
+    """Whether a database or a golden file is still the same."""
+    with contextlib.suppress(OSError, TypeError, ValueError):
+        found = Path(named).stat()
+        return found.st_mtime_ns, found.st_size
+    return None
 
 
 def _held_by(held: contextlib.ExitStack, open_it: Callable[..., Any]) -> Callable[..., Any]:
