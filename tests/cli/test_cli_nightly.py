@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from kbeval.cli import run
-from tests.support.examples import sized
+from tests.support.examples import THOROUGH, sized
 from tests.support.nights import Night, drop_row, set_config, set_row
 from tests.support.workspace import hits
 
@@ -246,7 +246,9 @@ def seven_runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Night, dict[st
     return night, undisturbed.numbers()
 
 
-@pytest.mark.parametrize(("how", "seconds"), [("INT", 0), ("INT", 0.01), ("INT", 0.04), ("KILL", 0.04)])
+@pytest.mark.parametrize(
+    ("how", "seconds"), [("INT", 0), ("INT", 0.04), ("KILL", 0.04), *([("INT", 0.01), ("KILL", 0)] if THOROUGH else [])]
+)
 def test_a_night_that_is_stopped_keeps_its_steps_and_goes_on(
     seven_runs: tuple[Night, dict[str, str]], tmp_path: Path, how: str, seconds: float
 ) -> None:
