@@ -13,6 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from kbeval.cli import run
 from kbeval.report import evidence
+from tests.bench import reports
 from tests.bench.reports import make_texts
 from tests.report.hostile import RUN_A, RUN_B, make_hostile
 from tests.report.reading import data_of, hits_of
@@ -255,16 +256,21 @@ def test_a_query_shows_both_rankings_and_both_answers(opened: Open) -> None:
     assert only.count() > 0
 
 
-@pytest.fixture(scope="module")
-def long_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """120 queries, written in three batches, which the script puts together."""
-    folder = tmp_path_factory.mktemp("long")
-    make_texts(folder, 120)
+def write_long(folder: Path, queries: int) -> Path:
+    """A report of many queries with few and short hits, written in batches of fifty that the script puts together."""
     files = ["--db", str(folder / "kb.db"), "--golden", str(folder / "golden.json")]
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reports, "HITS", 3)
+        patch.setattr(reports, "CHARACTERS", 100)
         patch.setattr(evidence, "BATCH", 50)
+        make_texts(folder, queries)
         assert run(["report", "a", "b", *files, "-o", str(folder / "r.html")]) == 0
     return folder / "r.html"
+
+
+@pytest.fixture(scope="module")
+def long_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_long(tmp_path_factory.mktemp("long"), 120)
 
 
 def test_a_long_list_has_pages(browser: Browser, long_page: Path) -> None:  # noqa: F811
@@ -429,11 +435,8 @@ def test_everything_that_is_chosen_is_printed(browser: Browser, long_page: Path)
 
 
 def test_beyond_five_hundred_queries_the_rest_is_printed_as_one_line_each(browser: Browser, tmp_path: Path) -> None:  # noqa: F811
-    make_texts(tmp_path, 510)
-    files = ["--db", str(tmp_path / "kb.db"), "--golden", str(tmp_path / "golden.json")]
-    assert run(["report", "a", "b", *files, "-o", str(tmp_path / "r.html")]) == 0
     page = browser.new_page()
-    page.goto((tmp_path / "r.html").as_uri())
+    page.goto(write_long(tmp_path, 510).as_uri())
     page.wait_for_selector("html[data-ready=yes]")
     page.evaluate(SEEN)
     page.evaluate("() => { dispatchEvent(new Event('beforeprint')); dispatchEvent(new Event('afterprint')); }")
