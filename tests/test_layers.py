@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import kbeval
+from tests.conftest import LONG, LONG_TESTS, QUICK_TESTS
 
 PACKAGE = Path(kbeval.__file__).parent
 CHILD = PACKAGE / "database" / "child"
@@ -67,3 +68,17 @@ def test_the_process_that_opens_databases_needs_nothing_else() -> None:
 def test_every_package_has_its_layer() -> None:
     found = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()}
     assert found - {"__init__"} == HEIGHT.keys()
+
+
+def test_make_check_names_modules_and_tests_that_exist() -> None:
+    """Otherwise a test that was renamed would quietly be part of it, or no longer be."""
+    tests = Path(__file__).parent
+    for package, modules in LONG.items():
+        for module in modules.split():
+            folder = tests if package == "tests" else tests / package
+            assert (folder / f"test_{module}.py").is_file(), f"{package}/test_{module}.py"
+    for place, names in (*LONG_TESTS.items(), *QUICK_TESTS.items()):
+        package, module = place.split(".")
+        text = (tests / package / f"test_{module}.py").read_text(encoding="utf-8")
+        for name in names.split():
+            assert f"def test_{name}(" in text, f"{place}: {name}"

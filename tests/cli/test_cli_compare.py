@@ -6,19 +6,30 @@ import csv
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kbeval.cli import run
+from tests.support.once import computed_once
 from tests.support.workspace import Workspace, answer, hits
 
 
-@pytest.fixture
-def two_runs(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+@pytest.fixture(scope="module", autouse=True)
+def _once() -> Iterator[None]:
+    """Most tests look at the same comparison in another way."""
+    with computed_once(sessions=False):
+        yield
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """Forty queries. B finds thirty at rank 1 that A had at rank 3, loses two, and refuses one answer."""
+    workspace = Workspace(tmp_path_factory.mktemp("made"))
     queries = [f"q{n:02d}" for n in range(40)]
     workspace.add_golden(
         *(
@@ -37,9 +48,27 @@ def two_runs(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace
     a["q39"] = {"hits_top_k": hits(None, None, "c", None), "answer": answer("yes")}
     workspace.add_run("2026-a", a)
     workspace.add_run("2026-b", b, created_at="2026-02-01")
+    return workspace
+
+
+def _used(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
     monkeypatch.setenv("KBEVAL_DB", str(workspace.db))
     monkeypatch.setenv("KBEVAL_GOLDEN", str(workspace.golden))
     return workspace
+
+
+@pytest.fixture
+def two_runs(made: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """For tests that only read it."""
+    return _used(made, monkeypatch)
+
+
+@pytest.fixture
+def own_runs(made: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """The same in the folder of the test."""
+    shutil.copy(made.db, tmp_path)
+    shutil.copy(made.golden, tmp_path)
+    return _used(Workspace(tmp_path), monkeypatch)
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -109,7 +138,7 @@ def test_only_some_metrics_are_tested(two_runs: Workspace, capsys: pytest.Captur
 
 
 def test_the_report_is_written_next_to_the_database_or_to_the_given_path(
-    two_runs: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    own_runs: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, _, err = call(capsys, "2026-a", "2026-b", "--report")
     written = tmp_path / "runs" / "2026-b" / "report.md"
@@ -123,29 +152,37 @@ def test_the_report_is_written_next_to_the_database_or_to_the_given_path(
     assert (tmp_path / "configured" / "2026-b" / "report.md").exists()
 
 
-@pytest.mark.parametrize("run_id", ["../../escape", "a/b", "..", "nul\0byte", "bell\x07"])
-def test_a_run_id_is_not_a_path(
-    two_runs: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str], run_id: str
-) -> None:
-    two_runs.execute("UPDATE eval_query_results SET run_id = ? WHERE run_id = '2026-b'", (run_id,))
-    two_runs.execute("UPDATE eval_runs SET run_id = ? WHERE run_id = '2026-b'", (run_id,))
+def test_a_run_id_is_not_a_path(own_runs: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    names = ["../../escape", "a/b", "..", "nul\0byte", "bell\x07"]
+    for name in names:
+        own_runs.execute(
+            "INSERT INTO eval_query_results SELECT ?, query_id, result_json FROM eval_query_results"
+            " WHERE run_id = '2026-b'",
+            (name,),
+        )
+        own_runs.execute(
+            "INSERT INTO eval_runs SELECT ?, suite, config_snapshot_json, '', NULL, created_at FROM eval_runs"
+            " WHERE run_id = '2026-b'",
+            (name,),
+        )
     before = sorted(tmp_path.rglob("*"))
-    code, _, err = call(capsys, "2026-a", "latest", "--report")
-    assert code == 2
-    assert "cannot be used as a folder name; use --report PATH" in err
-    assert sorted(tmp_path.rglob("*")) == before
-    assert call(capsys, "2026-a", "latest", "--report", "safe.md")[0] == 0
+    for name in names:
+        code, _, err = call(capsys, "2026-a", name, "--report")
+        assert code == 2, name
+        assert "cannot be used as a folder name; use --report PATH" in err, name
+        assert [path for path in sorted(tmp_path.rglob("*")) if path.name != "safe.md"] == before, name
+        assert call(capsys, "2026-a", name, "--report", "safe.md")[0] == 0, name
 
 
-@pytest.mark.parametrize("name", ["kb.db", "kb.db-wal", "golden.json", "link"])
 def test_a_report_never_overwrites_what_it_is_made_from(
-    two_runs: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+    own_runs: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "link").symlink_to(two_runs.db)
-    before = two_runs.db.read_bytes(), two_runs.golden.read_bytes()
-    code, _, err = call(capsys, "2026-a", "2026-b", "--report", name)
-    assert (code, "read by this command; choose another file" in err) == (2, True)
-    assert (two_runs.db.read_bytes(), two_runs.golden.read_bytes()) == before
+    (tmp_path / "link").symlink_to(own_runs.db)
+    before = own_runs.db.read_bytes(), own_runs.golden.read_bytes()
+    for name in ("kb.db", "kb.db-wal", "golden.json", "link"):
+        code, _, err = call(capsys, "2026-a", "2026-b", "--report", name)
+        assert (code, "read by this command; choose another file" in err) == (2, True), name
+        assert (own_runs.db.read_bytes(), own_runs.golden.read_bytes()) == before, name
 
 
 def test_a_report_goes_through_links_and_into_devices(
@@ -169,12 +206,12 @@ def test_a_terminal_of_another_encoding_gets_escapes(two_runs: Workspace) -> Non
 
 
 def test_text_from_queries_breaks_neither_table_nor_terminal(
-    two_runs: Workspace, capsys: pytest.CaptureFixture[str]
+    own_runs: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nasty = "a | b\n\x1b[31m<script>alert(1)</script> `code` [x](javascript:1)"
-    entries = json.loads(two_runs.golden.read_text())
+    entries = json.loads(own_runs.golden.read_text())
     entries[38]["query"] = nasty
-    two_runs.golden.write_text(json.dumps(entries))
+    own_runs.golden.write_text(json.dumps(entries))
     _, out, _ = call(capsys, "2026-a", "2026-b")
     assert "\x1b" not in out
     _, out, _ = call(capsys, "2026-a", "2026-b", "--format", "md")
@@ -211,10 +248,10 @@ def test_wrong_input_is_one_line_and_exit_code_two(
     assert err.count("\n") == 1
 
 
-def test_runs_that_must_not_be_compared_exit_with_two(two_runs: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_that_must_not_be_compared_exit_with_two(own_runs: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     for run_id, version, judge in (("2026-a", "md@1", "j1"), ("2026-b", "md@2", "j2")):
         config = json.dumps({"chunker_version": version, "judge_model": judge})
-        two_runs.execute("UPDATE eval_runs SET config_snapshot_json = ? WHERE run_id = ?", (config, run_id))
+        own_runs.execute("UPDATE eval_runs SET config_snapshot_json = ? WHERE run_id = ?", (config, run_id))
     code, _, err = call(capsys, "2026-a", "2026-b")
     assert code == 2
     assert "2026-a and 2026-b are not comparable: they differ in judge model: j1 and j2" in err
@@ -236,13 +273,13 @@ def test_comparing_changes_nothing_in_the_database(two_runs: Workspace, capsys: 
 
 
 def test_show_tells_right_from_wrong_as_the_stored_numbers_did(
-    two_runs: Workspace, capsys: pytest.CaptureFixture[str]
+    own_runs: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    two_runs.execute("UPDATE chunks SET chunk_id = 'c-old', chunker_version = 'md@0'")
-    entries = json.loads(two_runs.golden.read_text())
-    two_runs.add_golden(*({**entry, "expected_chunk_ids": ["c-old"]} for entry in entries))
+    own_runs.execute("UPDATE chunks SET chunk_id = 'c-old', chunker_version = 'md@0'")
+    entries = json.loads(own_runs.golden.read_text())
+    own_runs.add_golden(*({**entry, "expected_chunk_ids": ["c-old"]} for entry in entries))
     place = '"doc_id": "d1", "source_spans": [{"kind": "line", "start": 5, "end": 30}]'
-    two_runs.execute(
+    own_runs.execute(
         'UPDATE eval_query_results SET result_json = REPLACE(result_json, \'"doc_id": "d1"\', ?)', (place,)
     )
     assert run(["show", "2026-b", "--worst", "1", "--match", "exact"]) == 0

@@ -13,11 +13,9 @@ from tests.support.workspace import Workspace, hits
 
 
 @pytest.fixture
-def demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
-    assert run(["demo", str(tmp_path / "demo")]) == 0
-    monkeypatch.chdir(tmp_path / "demo")
-    capsys.readouterr()
-    return tmp_path / "demo"
+def demo(own_demo: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(own_demo)
+    return own_demo
 
 
 def hint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -29,38 +27,38 @@ def hint(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return str(found)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "recommended"),
-    [
-        (["recompute", "--match", "span"], "kbeval score --all --match span"),
-        (["recompute", "--match", "span", "--db", "kb.db"], "kbeval score --all --db kb.db --match span"),
-        (["recompute", "--k", "7,20", "--missing", "zero"], "kbeval score --all --k 7,20 --missing zero"),
-        (["show", "latest", "--match", "exact"], "kbeval score 2026-03-04-rechunked --match exact"),
-        (
-            ["show", "latest", "--overlap-of", "hit", "--min-overlap", "0.9", "--golden", "golden.yaml"],
-            "kbeval score 2026-03-04-rechunked --golden golden.yaml --min-overlap 0.9 --overlap-of hit",
-        ),
-        (
-            ["show", "latest", "--query", "none", "--db", "kb.db"],
-            "kbeval show 2026-03-04-rechunked --worst 20 --db kb.db",
-        ),
-        (["show", "none", "--db", "kb.db", "--suite", "nightly"], "kbeval runs --db kb.db --suite nightly"),
-        (["gate", "none", "--db", "kb.db", "--min", "mrr=0.5"], "kbeval runs --db kb.db"),
-        (["compare", "none", "latest", "--db", "kb.db", "--match", "span"], "kbeval runs --db kb.db"),
-        # Options that the other command does not have are left out, and none is repeated.
-        (["history", "hit@20", "--db", "kb.db", "--last", "2"], "kbeval score --all --k 20 --db kb.db"),
-        (["sql", "SELECT AVG(value) FROM scores", "--match", "exact"], "kbeval score --all --match exact"),
-        # Settings from the file or the environment apply to the next command anyway.
-        (["recompute"], "kbeval score --all"),
-    ],
-)
+RECOMMENDED: list[tuple[list[str], str]] = [
+    (["recompute", "--match", "span"], "kbeval score --all --match span"),
+    (["recompute", "--match", "span", "--db", "kb.db"], "kbeval score --all --db kb.db --match span"),
+    (["recompute", "--k", "7,20", "--missing", "zero"], "kbeval score --all --k 7,20 --missing zero"),
+    (["show", "latest", "--match", "exact"], "kbeval score 2026-03-04-rechunked --match exact"),
+    (
+        ["show", "latest", "--overlap-of", "hit", "--min-overlap", "0.9", "--golden", "golden.yaml"],
+        "kbeval score 2026-03-04-rechunked --golden golden.yaml --min-overlap 0.9 --overlap-of hit",
+    ),
+    (
+        ["show", "latest", "--query", "none", "--db", "kb.db"],
+        "kbeval show 2026-03-04-rechunked --worst 20 --db kb.db",
+    ),
+    (["show", "none", "--db", "kb.db", "--suite", "nightly"], "kbeval runs --db kb.db --suite nightly"),
+    (["gate", "none", "--db", "kb.db", "--min", "mrr=0.5"], "kbeval runs --db kb.db"),
+    (["compare", "none", "latest", "--db", "kb.db", "--match", "span"], "kbeval runs --db kb.db"),
+    # Options that the other command does not have are left out, and none is repeated.
+    (["history", "hit@20", "--db", "kb.db", "--last", "2"], "kbeval score --all --k 20 --db kb.db"),
+    (["sql", "SELECT AVG(value) FROM scores", "--match", "exact"], "kbeval score --all --match exact"),
+    # Settings from the file or the environment apply to the next command anyway.
+    (["recompute"], "kbeval score --all"),
+]
+
+
 def test_a_hint_keeps_the_options_that_the_command_was_called_with(
-    demo: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], recommended: str
+    demo: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if arguments == ["recompute"]:
-        text = (demo / "golden.yaml").read_text()
-        (demo / "golden.yaml").write_text(f"{text}\n- id: g099\n  query: one more\n  expected_doc_ids: [d1]\n")
-    assert hint(capsys, *arguments) == recommended
+    for arguments, recommended in RECOMMENDED:
+        if arguments == ["recompute"]:
+            text = (demo / "golden.yaml").read_text()
+            (demo / "golden.yaml").write_text(f"{text}\n- id: g099\n  query: one more\n  expected_doc_ids: [d1]\n")
+        assert hint(capsys, *arguments) == recommended, arguments
 
 
 def test_the_recommended_command_stores_the_numbers_that_were_shown(

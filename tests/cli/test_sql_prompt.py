@@ -29,6 +29,8 @@ class Terminal:
         self.process = pexpect.spawn(
             sys.executable, arguments, env=env, encoding="utf-8", timeout=30, dimensions=(50, 200), echo=True
         )
+        self.process.delaybeforesend = None
+        self.process.ptyproc.delayafterclose = 0.01
         self.greeting = self.until()
 
     def until(self, prompt: str = FIRST) -> str:

@@ -144,6 +144,7 @@ class InTerminal:
         self.child = pexpect.spawn(
             sys.executable, ["-m", "kbeval", "label", *arguments], env=environment, dimensions=(40, 120), timeout=60
         )
+        self.child.delaybeforesend = None
         self._screen = pyte.Screen(120, 40)
         self._stream = pyte.ByteStream(self._screen)
 

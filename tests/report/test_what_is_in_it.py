@@ -20,7 +20,7 @@ from kbeval.report.texts import Texts, link, segments
 from kbeval.util.text import readable
 from tests.bench.reports import make_texts
 from tests.report.hostile import EVERY, LONG
-from tests.report.reading import data_of, everything_in, hits_of
+from tests.report.reading import data_of, hits_of
 from tests.support.workspace import Workspace, answer, hits
 
 
@@ -74,20 +74,6 @@ def test_the_same_runs_give_the_same_bytes(in_demo: Path) -> None:
             assert run(["report", *arguments, "-o", "r.html", "--threads", threads]) == 0
             pages.append(Path("r.html").read_bytes())
         assert pages[0] == pages[1], arguments
-
-
-def test_redacted_reports_contain_no_texts(in_demo: Path) -> None:
-    texts = ["declined", "SEPA", "fifteen minutes", "Signing in", "three, five and seven", "After five wrong passwords"]
-    for arguments in (["latest~1", "latest"], ["latest"]):
-        for redact in ([], ["--redact"]):
-            assert run(["report", *arguments, "-o", "r.html", *redact]) == 0
-            everything = everything_in(Path("r.html"))
-            found = [text for text in texts if text in everything]
-            assert found == ([] if redact else texts), arguments
-        # What is left: ids, ranks, documents, and what was there.
-        assert "billing/invoices.md" in everything
-        assert "characters left out" in everything
-    assert run(["report", "--history", "mrr", "-o", "h.html", "--redact"]) == 0
 
 
 def test_default_output_paths(in_demo: Path, capsys: pytest.CaptureFixture[str]) -> None:

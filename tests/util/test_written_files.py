@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from kbeval.cli import cli
 from kbeval.errors import UsageError
 from kbeval.util.drafts import draft_file, draft_folder, draft_prefix, remove_abandoned
-from kbeval.util.files import check_target, whole_file, write_whole
+from kbeval.util.files import check_target, whole_database, whole_file, write_whole
 from kbeval.util.locks import take_lock
 from tests.support.workspace import Workspace, hits
 
@@ -130,23 +130,23 @@ def test_nothing_is_opened_to_find_that_out(protected: dict[str, Path]) -> None:
     ],
     ids=lambda arguments: " ".join(arguments[:2]),
 )
-@pytest.mark.parametrize("ending", ["", "-wal", "-shm", "-journal", ".kbeval-cache"])
-def test_no_command_writes_over_the_database_or_what_belongs_to_it(
-    runs: Workspace, arguments: list[str], ending: str
-) -> None:
+def test_no_command_writes_over_the_database_or_what_belongs_to_it(runs: Workspace, arguments: list[str]) -> None:
     before = runs.db.read_bytes()
-    filled = [part.format(f"{runs.db}{ending}") for part in arguments]
-    if "--plot" in filled:
-        # Where the ending says the format, a link must do.
-        Path(f"{runs.db}{ending}.svg").symlink_to(f"{runs.db}{ending}")
-    code, error = call(
-        *filled, "--db", str(runs.db), *(["--golden", str(runs.golden)] if filled[0] != "history" else [])
-    )
-    assert code == 2, error
-    assert len(error.splitlines()) <= 1
-    assert runs.db.read_bytes() == before
-    if ending:
-        assert not Path(f"{runs.db}{ending}").exists()
+    endings = ["", "-wal", "-shm", "-journal", ".kbeval-cache"]
+    # It compares before it looks at the path; tests/cli/test_cli_compare.py tries the first two.
+    for ending in endings[3:] if arguments[0] == "compare" else endings:
+        filled = [part.format(f"{runs.db}{ending}") for part in arguments]
+        if "--plot" in filled:
+            # Where the ending says the format, a link must do.
+            Path(f"{runs.db}{ending}.svg").symlink_to(f"{runs.db}{ending}")
+        code, error = call(
+            *filled, "--db", str(runs.db), *(["--golden", str(runs.golden)] if filled[0] != "history" else [])
+        )
+        assert code == 2, (ending, error)
+        assert len(error.splitlines()) <= 1, ending
+        assert runs.db.read_bytes() == before, ending
+        if ending:
+            assert not Path(f"{runs.db}{ending}").exists(), ending
     # It is still a database.
     assert call("runs", "--db", str(runs.db))[0] == 0
 
@@ -188,9 +188,11 @@ def test_no_command_writes_over_the_labels_the_settings_the_question_or_own_metr
     assert {name: (tmp_path / name).read_bytes() for name in files} == before
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_a_link_that_leads_to_itself_is_reported(runs: Workspace, tmp_path: Path) -> None:
+    for ending in ("csv", "svg"):
+        (tmp_path / f"other.{ending}").symlink_to(f"loop.{ending}")
+        (tmp_path / f"loop.{ending}").symlink_to(f"other.{ending}")
+    for arguments in (
         ["sql", "SELECT 1", "-o", "loop.csv"],
         ["export", "duckdb", "loop.csv"],
         ["export", "anchors", "r2", "loop.csv", "--replace"],
@@ -198,33 +200,48 @@ def test_no_command_writes_over_the_labels_the_settings_the_question_or_own_metr
         ["report", "r1", "r2", "--golden", "golden.json", "-o", "loop.csv"],
         ["archive", "loop.csv"],
         ["history", "mrr", "--plot", "loop.svg"],
-    ],
-    ids=lambda arguments: " ".join(arguments[:2]),
-)
-def test_a_link_that_leads_to_itself_is_reported(runs: Workspace, tmp_path: Path, arguments: list[str]) -> None:
-    for ending in ("csv", "svg"):
-        (tmp_path / f"other.{ending}").symlink_to(f"loop.{ending}")
-        (tmp_path / f"loop.{ending}").symlink_to(f"other.{ending}")
-    code, error = call(*arguments, "--db", str(runs.db))
-    assert code == 2
-    assert "is a symbolic link to itself" in error
+    ):
+        code, error = call(*arguments, "--db", str(runs.db))
+        assert code == 2, arguments
+        assert "is a symbolic link to itself" in error, arguments
 
 
 # --- modes and devices -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664, 0o444])
-def test_a_file_keeps_its_mode(runs: Workspace, tmp_path: Path, mode: int) -> None:
-    for name, arguments in {
-        "out.csv": ["sql", "SELECT 1 AS one", "-o", "out.csv"],
-        "out.duckdb": ["export", "duckdb", "out.duckdb", "--replace"],
-    }.items():
-        path = tmp_path / name
+MODES = (0o600, 0o640, 0o664, 0o444)
+
+
+@pytest.mark.parametrize("write", [whole_file, whole_database], ids=lambda write: write.__name__)
+def test_a_file_keeps_its_mode(tmp_path: Path, write: Callable[[Path], AbstractContextManager[Any]]) -> None:
+    path = tmp_path / "out"
+    for mode in MODES:
+        path.unlink(missing_ok=True)
         path.touch()
         path.chmod(mode)
-        assert call(*arguments, "--db", str(runs.db)) == (0, "")
-        assert path.stat().st_size
-        assert stat.S_IMODE(path.stat().st_mode) == mode
+        with write(path) as draft:
+            draft.write_bytes(b"new") if isinstance(draft, Path) else draft.write(b"new")
+        assert path.read_bytes() == b"new", oct(mode)
+        assert stat.S_IMODE(path.stat().st_mode) == mode, oct(mode)
+
+
+def test_the_file_of_a_command_keeps_its_mode(runs: Workspace, tmp_path: Path) -> None:
+    """And an export opens, and leaves no draft."""
+    for name, mode, arguments in (
+        ("out.csv", 0o640, ["sql", "SELECT 1 AS one", "-o", "out.csv"]),
+        ("out.csv", 0o444, ["sql", "SELECT 1 AS one", "-o", "out.csv"]),
+        ("out.duckdb", 0o664, ["export", "duckdb", "out.duckdb", "--replace"]),
+    ):
+        path = tmp_path / name
+        path.unlink(missing_ok=True)
+        path.touch()
+        path.chmod(mode)
+        assert call(*arguments, "--db", str(runs.db)) == (0, ""), name
+        assert path.stat().st_size, name
+        assert stat.S_IMODE(path.stat().st_mode) == mode, name
+    with closing(duckdb.connect("out.duckdb", read_only=True)) as file:
+        assert file.execute("SELECT COUNT(*) FROM runs").fetchall() == [(2,)]
+    assert drafts(tmp_path) == []
 
 
 def test_a_new_file_follows_the_umask_and_is_private_until_it_is_whole(tmp_path: Path) -> None:
@@ -260,19 +277,27 @@ KBEVAL = [sys.executable, "-m", "kbeval"]
 ONE = ["sql", "SELECT 1 AS one", "--format", "csv", "-o"]
 
 
-@pytest.mark.parametrize("device", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-@pytest.mark.parametrize("to_file", [False, True])
-def test_standard_output_takes_the_bytes(runs: Workspace, tmp_path: Path, device: str, to_file: bool) -> None:
-    command = [*KBEVAL, *ONE, device, "--db", str(runs.db)]
-    if not to_file:
-        assert subprocess.run(command, capture_output=True, check=True).stdout == b"one\n1\n"
-        return
+# The commands one after another in one process, whose standard output is what is tested.
+WRITE_ALL = f"""
+import sys
+from kbeval.cli import run
+db, *devices = sys.argv[1:]
+for device in devices:
+    assert run([*{ONE!r}, device, "--db", db]) == 0
+"""
+DEVICES = ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
+
+
+def test_standard_output_takes_the_bytes(runs: Workspace, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", WRITE_ALL, str(runs.db), *DEVICES]
+    assert subprocess.run(command, capture_output=True, check=True).stdout == b"one\n1\n" * 3
+    # A file that is being appended to keeps what it has.
     path = tmp_path / "log"
     with path.open("wb") as log:
         log.write(b"before\n")
         log.flush()
         subprocess.run(command, stdout=log, stderr=subprocess.DEVNULL, check=True)
-    assert path.read_bytes() == b"before\none\n1\n"
+    assert path.read_bytes() == b"before\n" + b"one\n1\n" * 3
 
 
 def test_other_devices_and_pipes_take_the_bytes(runs: Workspace, tmp_path: Path) -> None:
@@ -437,40 +462,39 @@ LONG = {"test_case_id": "t", "retrieved_chunks": [{"rel_path": "p", "text": "z" 
 SHORT = {"test_case_id": "t", "retrieved_chunks": [{"rel_path": "p", "text": "z"}]}
 
 
-@pytest.mark.parametrize(
-    ("row", "config", "more"),
-    [
-        (LONG, {}, []),
-        (SHORT, {"api_key": "s3cret"}, []),
-        ({**SHORT, "config": {"token": "s3cret"}}, {}, []),
-        (SHORT, {}, []),
-        (LONG, {"api_key": "s3cret"}, ["--full-text"]),
-        (LONG, {}, ["--full-text"]),
-    ],
+CASES: tuple[tuple[dict[str, Any], dict[str, Any], list[str]], ...] = (
+    (LONG, {}, []),
+    (SHORT, {"api_key": "s3cret"}, []),
+    ({**SHORT, "config": {"token": "s3cret"}}, {}, []),
+    (SHORT, {}, []),
+    (LONG, {"api_key": "s3cret"}, ["--full-text"]),
+    (LONG, {}, ["--full-text"]),
 )
-def test_the_folder_that_a_run_came_from_is_never_overwritten(
-    tmp_path: Path, row: dict[str, Any], config: dict[str, Any], more: list[str]
-) -> None:
-    folder = results(tmp_path / "run", [row], config)
-    before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    assert call("import", "anchors", "run", "--db", "a.db") == (0, "")
-    (tmp_path / "link").symlink_to(folder)
-    for place in ("run", "./link", str(folder)):
-        code, error = call("export", "anchors", "run", place, "--replace", "--db", "a.db", *more)
-        assert (code, "refusing to overwrite it" in error) == (2, True)
-    # One row more since then: it is still what the run came from.
-    with (folder / "results.jsonl").open("a") as file:
-        file.write('{"test_case_id": "u"}\n')
-    assert call("export", "anchors", "run", "run", "--replace", "--db", "a.db", *more)[0] == 2
-    (folder / "results.jsonl").write_bytes(before["results.jsonl"])
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-    # Elsewhere it may go, and what is ours there may be replaced.
+
+
+def test_the_folder_that_a_run_came_from_is_never_overwritten(tmp_path: Path) -> None:
     golden = tmp_path / "golden.json"
     golden.write_text('[{"id": "t", "query": "?", "gold_supports": [{"rel_path": "p", "heading_path": ""}]}]')
-    for _ in range(2):
-        assert call(
-            "export", "anchors", "run", "out", "--replace", "--db", "a.db", "--golden", "golden.json", *more
-        ) == (0, "")
+    for number, (row, config, more) in enumerate(CASES):
+        name = f"run{number}"
+        folder = results(tmp_path / name, [row], config)
+        before = {path.name: path.read_bytes() for path in folder.iterdir()}
+        assert call("import", "anchors", name, "--db", "a.db") == (0, ""), name
+        link = tmp_path / f"link{number}"
+        link.symlink_to(folder)
+        for place in (name, f"./{link.name}", str(folder)):
+            code, error = call("export", "anchors", name, place, "--replace", "--db", "a.db", *more)
+            assert (code, "refusing to overwrite it" in error) == (2, True), (name, place)
+        # One row more since then: it is still what the run came from.
+        with (folder / "results.jsonl").open("a") as file:
+            file.write('{"test_case_id": "u"}\n')
+        assert call("export", "anchors", name, name, "--replace", "--db", "a.db", *more)[0] == 2, name
+        (folder / "results.jsonl").write_bytes(before["results.jsonl"])
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == before, name
+        # Elsewhere it may go, and what is ours there may be replaced: all but the first find an export there.
+        elsewhere = ["out", "--replace", "--db", "a.db", "--golden", "golden.json"]
+        assert call("export", "anchors", name, *elsewhere, *more) == (0, ""), name
+    assert call("export", "anchors", name, *elsewhere, *more) == (0, "")
 
 
 def test_an_export_that_is_imported_again_is_the_same_run(tmp_path: Path) -> None:
@@ -501,16 +525,17 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("text", BROKEN.values(), ids=BROKEN)
-def test_a_row_that_cannot_be_read_is_named_and_nothing_is_written(workspace: Workspace, text: str) -> None:
-    workspace.add_run("run", {"good": {"query_id": "good"}, "bad": text})
+def test_a_row_that_cannot_be_read_is_named_and_nothing_is_written(workspace: Workspace) -> None:
+    for name, text in BROKEN.items():
+        workspace.add_run(name, {"good": {"query_id": "good"}, "bad": text})
     workspace.execute("UPDATE eval_runs SET config_snapshot_json = ?", ('{"kbeval": {"system": "anchors"}}',))
-    result = CliRunner().invoke(cli, ["export", "anchors", "run", "out", "--db", str(workspace.db)])
-    error = result.exception
-    assert type(error).__name__ == "BadRowsError", (error, result.output)
-    assert "1 stored row cannot be read; nothing was written" in str(error)
-    assert "run run, query bad: " in str(error)
-    assert not Path("out").exists()
+    for name in BROKEN:
+        result = CliRunner().invoke(cli, ["export", "anchors", name, "out", "--db", str(workspace.db)])
+        error = result.exception
+        assert type(error).__name__ == "BadRowsError", (name, error, result.output)
+        assert "1 stored row cannot be read; nothing was written" in str(error), name
+        assert f"run {name}, query bad: " in str(error), name
+        assert not Path("out").exists(), name
 
 
 def test_bytes_that_are_not_text_are_named_too(workspace: Workspace) -> None:
@@ -520,10 +545,3 @@ def test_bytes_that_are_not_text_are_named_too(workspace: Workspace) -> None:
     result = CliRunner().invoke(cli, ["export", "anchors", "run", "out", "--db", str(workspace.db)])
     assert type(result.exception).__name__ == "BadRowsError", result.exception
     assert "query bad" in str(result.exception)
-
-
-def test_the_file_of_an_export_opens_and_its_draft_is_gone(runs: Workspace, tmp_path: Path) -> None:
-    assert call("export", "duckdb", "out.duckdb", "--db", str(runs.db)) == (0, "")
-    with closing(duckdb.connect("out.duckdb", read_only=True)) as file:
-        assert file.execute("SELECT COUNT(*) FROM runs").fetchall() == [(2,)]
-    assert drafts(tmp_path) == []
