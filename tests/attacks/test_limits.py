@@ -13,6 +13,7 @@ import time
 import pytest
 
 from tests.attacks.places import BIN, Place, is_internal, kbeval
+from tests.support.busy import wait_until_busy
 
 
 def peak_of(place: Place, *arguments: str, address_space: int | None = None) -> tuple[int, str, int]:
@@ -66,25 +67,25 @@ def many_rows(place: Place, runs: int, queries: int) -> None:
     words = random.Random(16)
     text = ["".join(words.choices("abcdefghij ", k=700)) for _ in range(50)]
     place.label(*({"id": f"q{n:04}", "expected_chunk_ids": [f"c{n % 997}"]} for n in range(queries)))
-    for run in range(runs):
-        place.run(
-            f"run{run}",
+    rows = {
+        f"q{n:04}": json.dumps(
             {
-                f"q{n:04}": {
-                    "hits_top_k": [
-                        {
-                            "rank": rank,
-                            "chunk_id": f"c{(n * 31 + rank * 7 + run) % 997}",
-                            "doc_id": f"d{(n + rank) % 200}",
-                            "snippet": words.choice(text),
-                            "source_spans": [{"kind": "line", "start": rank, "end": rank + 9}],
-                        }
-                        for rank in range(1, 11)
-                    ]
-                }
-                for n in range(queries)
-            },
+                "hits_top_k": [
+                    {
+                        "rank": rank,
+                        "chunk_id": f"c{(n * 31 + rank * 7) % 997}",
+                        "doc_id": f"d{(n + rank) % 200}",
+                        "snippet": words.choice(text),
+                        "source_spans": [{"kind": "line", "start": rank, "end": rank + 9}],
+                    }
+                    for rank in range(1, 11)
+                ]
+            }
         )
+        for n in range(queries)
+    }
+    for run in range(runs):
+        place.run(f"run{run}", rows)
 
 
 @pytest.mark.parametrize("threads", ["64"])
@@ -158,7 +159,7 @@ LONG_FUNCTION = "SELECT levenshtein(repeat('ab', 200000), repeat('ba', 200000))"
 def test_ctrl_c_stops_one_long_function(one_run: Place) -> None:
     command = [BIN, "sql", LONG_FUNCTION, "--db", str(one_run.db)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
-        time.sleep(2.5)
+        wait_until_busy(process.pid, 2.5, 1.5)
         assert process.poll() is None
         try:
             for _ in range(3):

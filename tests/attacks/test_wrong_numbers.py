@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.attacks.places import LOOSE, PYTHON, Place, answer, hits, python
+from tests.support.examples import sized
 
 QUERIES = [f"q{number}" for number in range(40)]
 VERSIONS = """
@@ -46,7 +47,7 @@ for line in sys.stdin:
 ASKING = """
     import json, subprocess, sys
     import kbeval
-    db, golden, mode, versions, code = sys.argv[1:]
+    db, golden, mode, versions, code, tries = sys.argv[1:]
     pipe = subprocess.PIPE
     writer = subprocess.Popen([sys.executable, "-c", code, db, mode], stdin=pipe, stdout=pipe, text=True)
     writer.stdout.readline()
@@ -54,7 +55,7 @@ ASKING = """
         writer.stdin.write(f"{version} {checkpoint}\\n"); writer.stdin.flush()
         return writer.stdout.readline().strip()
     found = []
-    for version in range(1, 13):
+    for version in range(1, int(tries) + 1):
         with kbeval.open_explorer(db, golden, kbeval.ScoreOptions(threads=1)) as explorer:
             explorer.query("SELECT COUNT(*) FROM runs").rows()
             explorer.release()
@@ -88,7 +89,9 @@ def moving(place: Place) -> Place:
 
 @pytest.mark.parametrize("mode", ["DELETE", "WAL"])
 def test_torn_reads_at_the_prompt(moving: Place, mode: str) -> None:
-    found = python(ASKING, str(moving.db), str(moving.golden), mode, VERSIONS, WRITER, cwd=moving.folder)
+    found = python(
+        ASKING, str(moving.db), str(moving.golden), mode, VERSIONS, WRITER, str(sized(6, 12)), cwd=moving.folder
+    )
     assert found.returncode == 0, found.stdout + found.stderr
 
 
@@ -124,19 +127,20 @@ def test_torn_reads_with_compare_in_sql(moving: Place) -> None:
     )
     question += ", (SELECT MIN(b_hit_rank) IS NULL FROM compare('a', 'b')) AS c, (SELECT MIN(chunk_id) FROM hits) AS h"
     answers = []
+    tries = sized(4, 8)
     with subprocess.Popen(
         [PYTHON, "-c", textwrap.dedent(KEEP_WRITING), str(moving.db)], stdout=subprocess.PIPE, text=True
     ) as writer:
         try:
             assert writer.stdout is not None
             assert writer.stdout.readline() == "ready\n"
-            for _ in range(8):
+            for _ in range(tries):
                 found = moving("sql", question, "--format", "json", "--threads", "1")
                 answers.append((found.returncode, found.stdout.strip(), found.stderr.strip()[-200:]))
         finally:
             writer.kill()
     rows = [json.loads(out)[0] for code, out, _ in answers if code == 0]
-    assert len(rows) == 8, answers
+    assert len(rows) == tries, answers
     # c0 is the expected chunk: where the hits are c1, the comparison must have found nothing.
     mixed = [row for row in rows if row["versions"] != 1 or row["moved"] or row["c"] != (row["h"] == "c1")]
     assert mixed == []

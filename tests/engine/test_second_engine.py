@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from tests.support.examples import THOROUGH
 from tests.support.second_engine import Sail, running_sail
 from tests.support.statements import assert_same_rows, assert_same_sums
 
@@ -25,7 +26,7 @@ def sail(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sail]:
 @pytest.mark.filterwarnings("ignore")
 def test_every_statement_after_the_facts_has_the_same_rows(made_demo: Path, tmp_path: Path, sail: Sail) -> None:
     """One test, since each case needs the server, and the files that ran are counted over all of them."""
-    assert_same_rows((made_demo / "kb.db", made_demo / "golden.yaml"), tmp_path, sail)
+    assert_same_rows((made_demo / "kb.db", made_demo / "golden.yaml"), tmp_path, sail, all_data=THOROUGH)
 
 
 @pytest.mark.filterwarnings("ignore")

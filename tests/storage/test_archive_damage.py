@@ -45,28 +45,29 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("how", DAMAGE)
 def test_a_damaged_archive_never_gives_wrong_numbers_and_is_made_whole_again(
-    stored: Workspace, folder: Path, how: str, capfd: pytest.CaptureFixture[str]
+    stored: Workspace, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     archive(stored, folder)
     command = ["score", "--all", "--dry-run", "--skip-bad-rows", "--format", "json"]
     expected = said(capfd, folder, *command)
-    made_good = []
-    for name in DAMAGE[how]:
-        shutil.copytree(folder, folder.parent / name)
-        at = {"part.json": "part.json"}.get(name, f"{name}.parquet")
-        in_run = run_folder(folder.parent / name, "one") / at
-        broken(in_run if in_run.exists() else table(folder.parent / name, name), how)
-        if said(capfd, folder.parent / name, *command) == expected:
-            made_good.append(name)
-        else:
-            assert "damaged archive" in refused(capfd, folder.parent / name, *command)
-    # What can be made from the rows again is. They themselves are looked through for labels that no table knows.
-    assert made_good == [name for name in DAMAGE[how] if name in ("results", "hits")]
-    for name in (DAMAGE[how][0], DAMAGE[how][-1]):
-        assert said(capfd, stored.db, "archive", str(folder.parent / name), "--golden", str(stored.golden))[0] == 0
-        assert said(capfd, folder.parent / name, *command) == expected
+    for how, names in DAMAGE.items():
+        places = {name: shutil.copytree(folder, folder.parent / f"{how} {name}") for name in names}
+        made_good = []
+        for name, place in places.items():
+            at = {"part.json": "part.json"}.get(name, f"{name}.parquet")
+            in_run = run_folder(place, "one") / at
+            broken(in_run if in_run.exists() else table(place, name), how)
+            if said(capfd, place, *command) == expected:
+                made_good.append(name)
+            else:
+                assert "damaged archive" in refused(capfd, place, *command), (how, name)
+        # What can be made from the rows again is. They themselves are looked through for labels that no table knows.
+        assert made_good == [name for name in names if name in ("results", "hits")], how
+        for name in (names[0], names[-1]):
+            place = places[name]
+            assert said(capfd, stored.db, "archive", str(place), "--golden", str(stored.golden))[0] == 0, (how, name)
+            assert said(capfd, place, *command) == expected, (how, name)
 
 
 def test_a_damaged_row_is_never_shown_and_is_archived_again(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,8 +40,7 @@ def per_query(workspace: Workspace) -> list[QueryComparison]:
     return list(kbeval.compare_runs("a", "b", db=workspace.db, golden=workspace.golden).per_query)
 
 
-@pytest.fixture
-def two_chunkers(workspace: Workspace) -> Workspace:
+def fill(workspace: Workspace) -> Workspace:
     """Runs of two chunkers. The table holds the old chunks, only the hits of B know the new ones."""
     workspace.add_golden(
         {"id": "q1", "expected_chunk_ids": ["old-1"]},
@@ -56,9 +57,29 @@ def two_chunkers(workspace: Workspace) -> Workspace:
     return workspace
 
 
-def test_score_keeps_the_chunks_that_labels_and_hits_name(two_chunkers: Workspace) -> None:
-    score(two_chunkers)
-    assert archived(two_chunkers) == {
+@pytest.fixture
+def two_chunkers(workspace: Workspace) -> Workspace:
+    return fill(workspace)
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[QueryComparison]]:
+    """The same, scored, and what a comparison said before; the folder is only to be copied."""
+    workspace = fill(Workspace(tmp_path_factory.mktemp("once")))
+    before = per_query(workspace)
+    score(workspace)
+    return workspace.db.parent, before
+
+
+@pytest.fixture
+def scored(once: tuple[Path, list[QueryComparison]], workspace: Workspace) -> Workspace:
+    for path in (workspace.db, workspace.golden):
+        shutil.copy(once[0] / path.name, path)
+    return workspace
+
+
+def test_score_keeps_the_chunks_that_labels_and_hits_name(scored: Workspace) -> None:
+    assert archived(scored) == {
         ("old-1", "old@1"): (1, "chunks"),
         ("old-2", "old@1"): (11, "chunks"),
         ("old-3", "old@1"): (21, "chunks"),
@@ -74,22 +95,20 @@ def test_a_dry_run_keeps_nothing(two_chunkers: Workspace) -> None:
     assert two_chunkers.execute("SELECT name FROM sqlite_master WHERE name LIKE 'kbeval%'") == []
 
 
-def test_scoring_again_changes_nothing(two_chunkers: Workspace) -> None:
-    score(two_chunkers)
-    before = two_chunkers.execute("SELECT * FROM kbeval_chunk_spans ORDER BY 1, 2")
-    stored = [two_chunkers.stored(run_id) for run_id in "ab"]
-    score(two_chunkers)
-    assert two_chunkers.execute("SELECT * FROM kbeval_chunk_spans ORDER BY 1, 2") == before
-    assert [two_chunkers.stored(run_id) for run_id in "ab"] == stored
+def test_scoring_again_changes_nothing(scored: Workspace) -> None:
+    before = scored.execute("SELECT * FROM kbeval_chunk_spans ORDER BY 1, 2")
+    stored = [scored.stored(run_id) for run_id in "ab"]
+    score(scored)
+    assert scored.execute("SELECT * FROM kbeval_chunk_spans ORDER BY 1, 2") == before
+    assert [scored.stored(run_id) for run_id in "ab"] == stored
 
 
-def test_a_chunk_that_the_table_now_has_elsewhere_is_kept_as_the_table_says(two_chunkers: Workspace) -> None:
-    score(two_chunkers)
-    two_chunkers.execute("UPDATE chunks SET source_spans_json = ? WHERE chunk_id = 'old-1'", (json.dumps(place(2, 9)),))
-    two_chunkers.add_chunk("new-1", "d", place(3, 7), "new@2")
-    score(two_chunkers)
-    assert archived(two_chunkers)["old-1", "old@1"] == (2, "chunks")
-    assert archived(two_chunkers)["new-1", "new@2"] == (3, "chunks")
+def test_a_chunk_that_the_table_now_has_elsewhere_is_kept_as_the_table_says(scored: Workspace) -> None:
+    scored.execute("UPDATE chunks SET source_spans_json = ? WHERE chunk_id = 'old-1'", (json.dumps(place(2, 9)),))
+    scored.add_chunk("new-1", "d", place(3, 7), "new@2")
+    score(scored)
+    assert archived(scored)["old-1", "old@1"] == (2, "chunks")
+    assert archived(scored)["new-1", "new@2"] == (3, "chunks")
 
 
 def emptied(workspace: Workspace) -> None:
@@ -121,22 +140,25 @@ def test_a_stale_label_does_not_change_what_the_others_mean(two_chunkers: Worksp
     assert per_query(two_chunkers)[:3] == before[:3]
 
 
-@pytest.mark.parametrize("reindex", [emptied, dropped, replaced, replaced_under_the_same_ids])
-def test_comparing_after_a_reindex_gives_what_it_gave_before(
-    two_chunkers: Workspace, reindex: Callable[[Workspace], None]
+def test_comparing_a_second_time_gives_what_it_gave_before_anything_was_kept(
+    once: tuple[Path, list[QueryComparison]], scored: Workspace
 ) -> None:
-    before = per_query(two_chunkers)
-    assert [(one.kind, one.a_hit_rank, one.b_hit_rank, one.matching) for one in before] == [
+    assert [(one.kind, one.a_hit_rank, one.b_hit_rank, one.matching) for one in once[1]] == [
         ("draw", 1, 1, "span"),
         ("win", None, 2, "span"),
         ("regression", 3, None, "span"),
     ]
-    score(two_chunkers)
-    assert per_query(two_chunkers) == before
-    reindex(two_chunkers)
-    assert per_query(two_chunkers) == before
-    score(two_chunkers)
-    assert per_query(two_chunkers) == before
+    assert per_query(scored) == once[1]
+
+
+@pytest.mark.parametrize("reindex", [emptied, dropped, replaced, replaced_under_the_same_ids])
+def test_comparing_after_a_reindex_gives_what_it_gave_before(
+    once: tuple[Path, list[QueryComparison]], scored: Workspace, reindex: Callable[[Workspace], None]
+) -> None:
+    reindex(scored)
+    assert per_query(scored) == once[1]
+    score(scored)
+    assert per_query(scored) == once[1]
 
 
 def test_without_an_archive_a_reindex_leaves_the_documents_to_decide(two_chunkers: Workspace) -> None:
@@ -190,11 +212,11 @@ DIE_WHILE_ARCHIVING = """
 @pytest.mark.parametrize("journal", ["DELETE", "WAL"])
 @pytest.mark.parametrize("already", [False, True])
 def test_a_process_killed_while_archiving_leaves_everything_whole(
-    two_chunkers: Workspace, journal: str, already: bool
+    request: pytest.FixtureRequest, journal: str, already: bool
 ) -> None:
+    two_chunkers: Workspace = request.getfixturevalue("scored" if already else "two_chunkers")
     two_chunkers.execute(f"PRAGMA journal_mode = {journal}")
     if already:
-        score(two_chunkers)
         two_chunkers.execute("DELETE FROM kbeval_chunk_spans WHERE chunk_id > 'old-1'")
         two_chunkers.execute("UPDATE chunks SET source_spans_json = ?", (json.dumps(place(5, 9)),))
     before = archived(two_chunkers) if already else None
@@ -211,12 +233,11 @@ def test_a_process_killed_while_archiving_leaves_everything_whole(
 
 
 def test_ids_that_the_new_chunker_uses_again_are_foreign_too(
-    two_chunkers: Workspace, capsys: pytest.CaptureFixture[str]
+    scored: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    score(two_chunkers)
-    replaced_under_the_same_ids(two_chunkers)
+    replaced_under_the_same_ids(scored)
     capsys.readouterr()
-    score(two_chunkers)
+    score(scored)
     assert "matched by document and span: 3 of 3 expected chunks are of old@1" in capsys.readouterr().err
 
 

@@ -108,7 +108,7 @@ def test_reading_waits_for_an_exclusive_lock_and_names_its_holder(scored: Worksp
 
 
 KEEP_WRITING = """
-    import sqlite3, sys
+    import sqlite3, sys, time
     connection = sqlite3.connect(sys.argv[1], timeout=30)
     connection.execute("PRAGMA journal_mode = WAL")
     number = 0
@@ -120,6 +120,8 @@ KEEP_WRITING = """
         number += 1
         if number == 20:
             print("ready", flush=True)
+        # Often enough to be writing all the time, and not so often that scoring all of it takes long.
+        time.sleep(0.001 if number >= 20 else 0)
 """
 
 

@@ -20,15 +20,16 @@ from tests.support.archives import contents, manifest, said
 from tests.support.examples import sized
 from tests.support.workspace import Workspace, hits
 
+QUERIES = sized(150, 400)
 COMMAND = [sys.executable, "-m", "kbeval"]
 
 
 @pytest.fixture
 def history(workspace: Workspace) -> Workspace:
     """Enough rows to be caught in the middle of."""
-    workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": [f"c{n % 7}"]} for n in range(400)))
+    workspace.add_golden(*({"id": f"q{n}", "expected_chunk_ids": [f"c{n % 7}"]} for n in range(QUERIES)))
     for number in range(6):
-        rows = {f"q{n}": {"hits_top_k": hits(*(f"c{(n * k + number) % 9}" for k in range(30)))} for n in range(400)}
+        rows = {f"q{n}": {"hits_top_k": hits(*(f"c{(n * k + number) % 9}" for k in range(20)))} for n in range(QUERIES)}
         workspace.add_run(f"run{number}", {query_id: json.dumps(row) for query_id, row in rows.items()})
     return workspace
 

@@ -59,7 +59,7 @@ def test_a_damaged_page_is_reported_in_one_line(
 ) -> None:
     chance = random.Random(f"{command} 7")
     told = 0
-    tries = sized(16, 80) if command in ("runs", "sql") else sized(10, 40)
+    tries = sized(16, 80) if command in ("runs", "sql") else sized(6, 40)
     for _ in range(tries):
         database = tmp_path / "kb.db"
         shutil.copyfile(demo / "kb.db", database)

@@ -266,7 +266,7 @@ def undone(rows: list[Row]) -> list[Row]:
 def test_the_page_killed_at_random_moments(killed: tuple[Workspace, Starter], tmp_path: Path) -> None:
     workspace, starter = killed
     source, model = random.Random(16), Model()
-    for number in range(sized(12, 60)):
+    for number in range(sized(8, 60)):
         out = tmp_path / f"out{number}"
         out.touch()
         pid = starter.start(str(out), "--web")
@@ -305,7 +305,7 @@ def test_the_terminal_killed_at_random_moments(killed: tuple[Workspace, Starter]
     workspace, starter = killed
     source, model = random.Random(7), Model()
     said = {"s": "yes", "f": "no"}
-    for _ in range(sized(10, 40)):
+    for _ in range(sized(6, 40)):
         master, slave = os.openpty()
         fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         seen: list[bytes] = []

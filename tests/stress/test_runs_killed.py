@@ -11,16 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.examples import sized
 from tests.support.live_server import LiveServer
 
-QUERIES, CONCURRENCY, KILLS = 150, 4, 55
+QUERIES, CONCURRENCY, KILLS = sized(60, 150), 4, 55
+# Kills come within about the time that a run takes.
+SECONDS = QUERIES / 200
 # Loads kbeval once and forks: starting the interpreter every time would take most of the time.
 DRIVER = """
 import json, os, random, signal, sqlite3, sys, time
 import httpx2, jmespath, stamina
 import kbeval.cli, kbeval.cli.live_run, kbeval.live.run, kbeval.live.http_target, kbeval.golden, kbeval.live.snapshot
 
-kills, concurrency, seed = map(int, sys.argv[1:])
+kills, concurrency, seed = map(int, sys.argv[1:4])
+latest = float(sys.argv[4])
 rng = random.Random(seed)
 
 def state(run_id):
@@ -52,7 +56,7 @@ while True:
         os.dup2(null, 1)
         os.dup2(null, 2)
         kbeval.cli.main([*words, "--concurrency", str(concurrency)])
-    end = time.monotonic() + (rng.uniform(0.02, 0.8) if done < kills else 60)
+    end = time.monotonic() + (rng.uniform(0.02, latest) if done < kills else 60)
     while time.monotonic() < end:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
@@ -78,7 +82,7 @@ def test_a_run_survives_being_killed_at_any_moment(tmp_path: Path) -> None:
             f'db = "kb.db"\ngolden = "golden.json"\n[target]\ntype = "http"\nurl = "{server.url}/search"\n'
             'body = { question = "{{ query }}" }\nresponse = { hits = "results[*].id", answer = "answer" }\n'
         )
-        command = [sys.executable, "-c", DRIVER, str(KILLS), str(CONCURRENCY), "20260304"]
+        command = [sys.executable, "-c", DRIVER, str(KILLS), str(CONCURRENCY), "20260304", str(SECONDS)]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=180, check=False)
         assert done.returncode == 0, done.stderr
         said = json.loads(done.stdout)

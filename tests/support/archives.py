@@ -116,7 +116,7 @@ def archive(workspace: Workspace, folder: Path, **options: Any) -> Archived:
 
 
 def numbers(database: Path, golden: Path, **options: Any) -> list[str]:
-    scored = score_runs(database, golden, None, ScoreOptions(**options))
+    scored = score_runs(database, golden, None, ScoreOptions(**{"threads": 1, **options}))
     return [f"{run_id} {aggregate.to_json()}" for run_id, aggregate in scored.aggregates.items()]
 
 

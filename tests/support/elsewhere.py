@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import random
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,27 +52,42 @@ def hostile_archive(folder: Path) -> tuple[Path, Path]:
     return archived(workspace.db, workspace.golden, folder / "history"), workspace.golden
 
 
-def large_archive(folder: Path) -> tuple[Path, Path]:
+def large_archive(folder: Path, *, queries: int = 2_000) -> tuple[Path, Path]:
     """20 runs × 2,000 queries × 10 hits."""
-    database, golden = make_database(folder, runs=20, queries=2_000, hits=10, snippet=12)
+    database, golden = make_database(folder, runs=20, queries=queries, hits=10, snippet=12)
     return archived(database, golden, folder / "history"), golden
 
 
-def score(archive: Path, golden: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, as everybody does."""
-    command = [*KBEVAL, "score", "--all", "--force", "--db", str(archive), "--golden", str(golden), "--skip-bad-rows"]
-    return subprocess.run([*command, *arguments], check=False, capture_output=True, text=True, timeout=3000)
+@dataclass(frozen=True)
+class Said:
+    """What a command printed, and how it ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def score(archive: Path, golden: Path, *arguments: str) -> Said:
+    """All runs, by the command, in this process: starting another that imports the client takes longer than scoring."""
+    command = ["score", "--all", "--force", "--db", str(archive), "--golden", str(golden), "--skip-bad-rows"]
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as errors:
+        code = run([*command, *arguments])
+    return Said(code, out.getvalue(), errors.getvalue())
 
 
 def scores(archive: Path) -> str:
     """What is stored, without the times at which spans were first seen."""
-    return re.sub(r'"20\d\d-[^"]{10,30}Z"', '"now"', (archive / "scores.json").read_text())
+    return without_times((archive / "scores.json").read_text())
+
+
+def without_times(stored: str) -> str:
+    return re.sub(r'"20\d\d-[^"]{10,30}Z"', '"now"', stored)
 
 
 def assert_same_bytes(
     archive: Path, golden: Path, folder: Path, address: str, *how: str, to_the_last_byte: bool = True
-) -> None:
-    """Scored here and there, from the same files: the same numbers, kept spans, slices and warnings.
+) -> str:
+    """Scored here and there, from the same files: the same numbers, kept spans, slices and warnings. Returns them.
 
     `to_the_last_byte`: once more, with the times at which spans were first seen.
     """
@@ -85,7 +102,7 @@ def assert_same_bytes(
         assert told(by_engine.stderr) == told(by_duckdb.stderr)
         assert not list(there.glob("*exchange*"))
         if not to_the_last_byte:
-            return
+            return scores(here)
         # To the last byte, where the times are known: the numbers of all runs are taken out, and must come back.
         shutil.copy(here / "scores.json", there / "scores.json")
         text = (there / "scores.json").read_text()
@@ -94,6 +111,7 @@ def assert_same_bytes(
         by_engine = score(there, golden, "--engine", address, *how)
         assert by_engine.returncode == 0, by_engine.stderr[-2000:]
         assert (there / "scores.json").read_bytes() == (here / "scores.json").read_bytes()
+        return scores(here)
     finally:
         for name in ("here", "there"):
             shutil.rmtree(folder / name)
@@ -109,19 +127,19 @@ def told(errors: str) -> list[str]:
     ]
 
 
-def assert_exact_numbers(engine: Any, folder: Path) -> None:
-    """480,000 doubles in 4,000 groups: the stored percentiles, totals, means and sums are those of exact fractions, and
-    the same by DuckDB and by the engine.
+def assert_exact_numbers(engine: Any, folder: Path, *, groups: int = 4_000) -> None:
+    """480,000 doubles in 4,000 groups, if not fewer are asked for: the stored percentiles, totals, means and sums are
+    those of exact fractions, and the same by DuckDB and by the engine.
     """
-    groups = drawn(4_000, 120)
+    drawn_groups = drawn(groups, 120)
     path = folder / "query_scores.parquet"
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE query_scores AS SELECT UNNEST(CAST($1 AS VARCHAR[])) AS run_id,"
             " UNNEST(CAST($2 AS DOUBLE[])) AS value",
             [
-                [name for name, values in groups.items() for _ in values],
-                [value for values in groups.values() for value in values],
+                [name for name, values in drawn_groups.items() for _ in values],
+                [value for values in drawn_groups.values() for value in values],
             ],
         )
         connection.execute(
@@ -136,8 +154,8 @@ def assert_exact_numbers(engine: Any, folder: Path) -> None:
         by_duckdb = numbers(here)
     engine.know("query_scores", path)
     assert numbers(engine) == by_duckdb
-    assert by_duckdb.keys() == groups.keys()
-    for name, values in groups.items():
+    assert by_duckdb.keys() == drawn_groups.keys()
+    for name, values in drawn_groups.items():
         ordered = sorted(map(Fraction, values))
         total = sum(ordered, Fraction(0))
         found = by_duckdb[name]

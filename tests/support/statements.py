@@ -93,7 +93,7 @@ def plain_runs(folder: Path) -> tuple[Path, Path]:
 def assert_same_rows(demo: tuple[Path, Path], folder: Path, engine: Sail, *, all_data: bool = True) -> None:
     """The rows of all relations and the values of all metrics. The files that ran are counted over all data.
 
-    `all_data`: False, where statements take seconds: after hostile data, other data only for files that did not run.
+    `all_data`: False, where statements take long: after hostile data, other data only for files that did not run.
     """
     (folder / "hostile").mkdir()
     (folder / "plain").mkdir()
