@@ -115,8 +115,11 @@ def guessed_chunkers(scoring: Scoring) -> list[tuple[str, str | None, str | None
 
 def tied_rankings(scoring: Scoring) -> list[tuple[str, str, int]]:
     """Rankings in which a rank occurs more than once: run, query, and the first such rank."""
-    # If no row is read from files, it is known already whether there is any.
-    return [] if scoring.session.is_built_empty("tied_ranks") else built_rows(scoring, "tied_rankings")
+    session = scoring.session
+    # If all rows were parsed here, it is known already.
+    if session.is_built_empty("tied_ranks") and not session.is_kept("hits"):
+        return []
+    return built_rows(scoring, "tied_rankings")
 
 
 def unmet_axes(scoring: Scoring) -> list[tuple[str, str]]:

@@ -61,3 +61,12 @@ def test_repeated_ranks_are_a_finding_and_a_warning(workspace: Workspace, capsys
     assert "[repeated-rank]" in out
     assert "run q: rank 2" in out
     assert "[rank-gap]" not in out
+
+
+def test_repeated_ranks_of_cached_rows_are_a_warning_next_to_new_rows_without_any(workspace: Workspace) -> None:
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
+    workspace.add_run("a", {"q": {"hits_top_k": ranking(1, 2, 2)}})
+    workspace.score(cache="on")
+    workspace.add_run("b", {"q": {"hits_top_k": ranking(1, 2, 3)}})
+    (said,) = workspace.score(cache="on").warnings
+    assert said.startswith("run a: 1 ranking with repeated ranks")
