@@ -310,8 +310,12 @@ def test_ids_of_two_chunkers_are_not_comparable_and_spans_are(workspace: Workspa
             assert asked(scoring.session, "flaky_queries", flips) == [], options
     # q2 found again: by spans it went both ways; by ids only the last two runs, of one chunker, can be compared.
     add(workspace, "newest", "s", 3, {"q2": found("b1@d")}, config={"chunker_version": "md@2"})
+    # In another suite, q1 is lost within a chunker and found again by the next one, which uses the id again.
+    for number, (hits, chunker) in enumerate((("a1@d", "md@1"), ("", "md@1"), ("a1@d", "md@2")), start=1):
+        row = found(hits) if hits else found()
+        add(workspace, f"t{number}", "t", number, {"q1": row}, config={"chunker_version": chunker})
     assert rows(workspace, "flaky_queries", flips, match="exact") == []
-    assert rows(workspace, "flaky_queries", flips, match="span") == [("q2", 2)]
+    assert sorted(rows(workspace, "flaky_queries", flips, match="span")) == [("q1", 2), ("q2", 2)]
 
 
 # --- stored numbers ----------------------------------------------------------------------------------
