@@ -13,21 +13,21 @@ import pytest
 from kbeval.compare import gates
 from kbeval.compare import run as comparing
 from kbeval.explore import explorer
-from kbeval.scoring import aggregate, scorer
+from kbeval.scoring import aggregate
 
 
 @contextlib.contextmanager
 def computed_once(*, sessions: bool = True) -> Iterator[None]:
     """Within it, commands with the same files and options share one computation; each still writes its own output.
 
-    `sessions`: queries share a session, too. It stays open, so that nothing may be stored in the meantime.
+    `sessions`: SQL queries share a session, too. It stays open, so that nothing may be stored in the meantime.
     """
     with contextlib.ExitStack() as held, pytest.MonkeyPatch.context() as patch:
         for module, name in ((comparing, "compare_runs"), (gates, "check_gates"), (aggregate, "score_runs")):
             patch.setattr(module, name, _remembered(getattr(module, name)))
-        for module, name in ((scorer, "open_scoring"), (explorer, "open_explorer")) if sessions else ():
-            opened = _remembered(_held_by(held, getattr(module, name)))
-            patch.setattr(module, name, _as_context(opened))
+        if sessions:
+            opened = _remembered(_held_by(held, explorer.open_explorer))
+            patch.setattr(explorer, "open_explorer", _as_context(opened))
         yield
 
 
