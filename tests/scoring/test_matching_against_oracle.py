@@ -122,8 +122,13 @@ def about(oracle: Oracle, run_id: str) -> str:
 
 
 # Shrinking a seed shows nothing: `--shrink` takes the database apart instead.
-@scorings(5, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@scorings(3, phases=[Phase.explicit, Phase.reuse, Phase.generate])
 @example(seed=0, sizes=(2, 2, 6, 6), options=Options())
+# Every way of matching and every side of the overlap, whatever is drawn.
+@example(seed=1, sizes=(3, 3, 12, 10), options=Options("exact"))
+@example(seed=2, sizes=(4, 2, 12, 10), options=Options("span", 0.25, "smaller"))
+@example(seed=3, sizes=(2, 3, 12, 10), options=Options("auto", 1 / 3, "expected"))
+@example(seed=4, sizes=(3, 2, 12, 10), options=Options("span", 0.1, "hit"))
 @given(seed=st.integers(0, 2**20), sizes=SIZES, options=OPTIONS)
 def test_kbeval_and_the_oracle_agree_on_what_is_a_correct_hit(
     seed: int, sizes: tuple[int, int, int, int], options: Options

@@ -295,19 +295,19 @@ def chunkings(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-@scorings(5)
+@pytest.mark.parametrize("of", span_oracle.OVERLAP_OF)
+@scorings(3)
 @given(
     st.lists(chunkings(), min_size=6, max_size=24),
     chunkings(),
     st.sampled_from([Fraction(1, 2), Fraction(1, 4), Fraction(1, 10), Fraction(1)]),
-    st.sampled_from(span_oracle.OVERLAP_OF),
     st.randoms(use_true_random=False),
 )
 def test_matching_agrees_with_the_oracle(
+    of: str,
     rankings: list[list[dict[str, Any]]],
     chunks: list[dict[str, Any]],
     least: Fraction,
-    of: str,
     source: random.Random,
 ) -> None:
     with TemporaryDirectory() as name:
