@@ -38,7 +38,7 @@ def planned(number):
     options = JudgeOptions(judge, load_rubrics(["correctness"]), concurrency=concurrency)
     return make_plan(Path("kb.db"), "run", None, options)
 
-done, number, codes, failed, deadline = 0, 1, [], [], time.monotonic() + 100
+done, number, codes, failed, locked_out, deadline = 0, 1, [], [], 0, time.monotonic() + 100
 plan = planned(number)
 while time.monotonic() < deadline:
     child = os.fork()
@@ -64,12 +64,21 @@ while time.monotonic() < deadline:
             if codes[-1]:
                 failed.append(Path("last.log").read_text())
             ended = True
+            # One that is killed while it starts a process leaves its lock to that for a moment.
+            if codes[-1] and "is being judged by another process right now" in failed[-1] and locked_out < 20:
+                codes.pop()
+                failed.pop()
+                locked_out += 1
+                time.sleep(0.1)
+                break
         else:
             time.sleep(0.002)
     if not ended:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
         done += 1
+    elif len(codes) < number:
+        continue
     elif done >= kills:
         break
     else:

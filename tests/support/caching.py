@@ -87,7 +87,7 @@ class CachedWorkspace(Workspace):
 
     def numbers(self, cache: str, **options: Any) -> str:
         """Everything that scoring all runs gives, as stored."""
-        found = self.score(cache=cache, **options)
+        found = self.score(**{"cache": cache, "threads": 1, **options})
         return json.dumps({run_id: aggregate.to_json() for run_id, aggregate in found.aggregates.items()})
 
     def facts(self, cache: str, *more: str) -> Facts:

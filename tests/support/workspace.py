@@ -62,9 +62,6 @@ class Workspace:
         )
 
     def score(self, *runs: str, to_store: bool = False, **options: Any) -> Scored:
-        """The numbers. One thread costs less than several where there are few rows; who limits memory wants several."""
-        if "memory_limit" not in options:
-            options = {"threads": 1, **options}
         return score_runs(self.db, self.golden, runs or None, ScoreOptions(**options), to_store=to_store)
 
     def aggregate(self, run_id: str = "run", **options: Any) -> dict[str, Any]:
