@@ -143,8 +143,8 @@ def test_intervals_of_zeros_and_ones_cover_for_many_more(n: int) -> None:
     is_as_promised(n)
 
 
-TRIALS = sized(200, 2000)
-LONG_TAIL_TRIALS = sized(400, 4000)
+TRIALS = sized(400, 2000)
+LONG_TAIL_TRIALS = sized(800, 4000)
 
 
 def margin(trials: int) -> float:

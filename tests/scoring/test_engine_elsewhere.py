@@ -32,7 +32,7 @@ from tests.support.elsewhere import (
     scores,
     without_times,
 )
-from tests.support.examples import THOROUGH, sized
+from tests.support.examples import THOROUGH
 from tests.support.pages import ROOT, blocks_in
 from tests.support.second_engine import Sail, running_sail, sail_server
 
@@ -98,13 +98,13 @@ def test_odd_runs_have_the_same_bytes(hostile: tuple[Path, Path], tmp_path: Path
 
 def test_large_runs_have_the_same_bytes(tmp_path: Path, sail: Sail) -> None:
     """20 runs × 2,000 queries × 10 hits, if that is asked for: more rows than fit into one batch in any case."""
-    archive = large_archive(tmp_path, queries=sized(300, 2_000))
+    archive = large_archive(tmp_path, queries=2_000)
     how = ("--match", "exact", "--by", "category")
     assert_same_bytes(*archive, tmp_path, sail.address, *how, to_the_last_byte=False)
 
 
 def test_stored_numbers_are_exact(tmp_path: Path, sail: Sail) -> None:
-    assert_exact_numbers(sail, tmp_path, groups=sized(600, 4_000))
+    assert_exact_numbers(sail, tmp_path, groups=4_000)
 
 
 def refused(fragment: str, archive: Path, golden: Path, *arguments: str) -> None:
