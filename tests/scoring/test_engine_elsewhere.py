@@ -32,7 +32,6 @@ from tests.support.elsewhere import (
     scores,
     without_times,
 )
-from tests.support.examples import THOROUGH
 from tests.support.pages import ROOT, blocks_in
 from tests.support.second_engine import Sail, running_sail, sail_server
 
@@ -86,9 +85,10 @@ def test_odd_runs_and_an_own_metric_have_the_same_bytes(hostile: tuple[Path, Pat
     assert '\\"own_one\\"' in stored
 
 
-# By ids, large runs are matched, too.
-HOW = {"span": "--match span --missing zero --by category,tags"}
-HOW |= {"exact": "--match exact --missing zero --by tags"} if THOROUGH else {}
+HOW = {
+    "span": "--match span --missing zero --by category,tags",
+    "exact": "--match exact --missing zero --by tags",
+}
 
 
 @pytest.mark.parametrize("how", HOW)
@@ -97,7 +97,7 @@ def test_odd_runs_have_the_same_bytes(hostile: tuple[Path, Path], tmp_path: Path
 
 
 def test_large_runs_have_the_same_bytes(tmp_path: Path, sail: Sail) -> None:
-    """20 runs × 2,000 queries × 10 hits, if that is asked for: more rows than fit into one batch in any case."""
+    """20 runs × 2,000 queries × 10 hits."""
     archive = large_archive(tmp_path, queries=2_000)
     how = ("--match", "exact", "--by", "category")
     assert_same_bytes(*archive, tmp_path, sail.address, *how, to_the_last_byte=False)
