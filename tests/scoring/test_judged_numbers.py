@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -45,15 +46,20 @@ def judged(workspace: Workspace) -> Workspace:
     return workspace
 
 
+def marks(workspace: Workspace, run_id: str) -> dict[str, str]:
+    """The marks of the rows of a run, by query."""
+    with open_scoring(workspace.db, None, [run_id]) as scoring:
+        scoring.session.need("results")
+        return dict(scoring.session.rows("SELECT query_id, CAST(row_mark AS VARCHAR) FROM results"))
+
+
 @cache
-def marks() -> dict[str, str]:
+def first_marks() -> dict[str, str]:
     """The marks of the rows that each run of these tests begins with."""
     with TemporaryDirectory() as folder:
         workspace = Workspace(Path(folder))
         workspace.add_run("a", rows_of("a"))
-        with open_scoring(workspace.db, None, None) as scoring:
-            scoring.session.need("results")
-            return dict(scoring.session.rows("SELECT query_id, CAST(row_mark AS VARCHAR) FROM results"))
+        return marks(workspace, "a")
 
 
 def store(
@@ -65,8 +71,10 @@ def store(
     wanted: int | None = None,
     rubric_text: str = "text",
     parameters: str = '{"temperature": 0}',
+    known: Mapping[str, str] | None = None,
 ) -> str:
-    """A judging as `kbeval judge` stores it."""
+    """A judging as `kbeval judge` stores it. `known`: the marks of the rows; by default those of the rows above."""
+    known = first_marks() if known is None else known
     rubrics = sorted({one.rubric for one in given})
     listed = [{"name": name, "hash": f"h-{rubric_text}", "low": 0, "high": 5, "text": rubric_text} for name in rubrics]
     new = NewJudging(
@@ -89,7 +97,7 @@ def store(
                 tokens_out=0,
                 cost_usd=one.cost,
             )
-            link = Judged(one.query_id, one.rubric, key, marks()[one.query_id], one.is_cached)
+            link = Judged(one.query_id, one.rubric, key, known[one.query_id], one.is_cached)
             database.add(asked, said, "{}", judging.judging_id, [link])
     return judging.judging_id
 

@@ -165,7 +165,7 @@ def test_a_new_version_alone_is_not_a_reason(night: Night, monkeypatch: pytest.M
     """What its numbers mean is in the hash of the definitions, shipped SQL included."""
     monkeypatch.setattr(kbeval.scoring.provenance, "__version__", "99.0")
     assert night.reasons() == {}
-    monkeypatch.setattr("kbeval.engine.relations.definitions", lambda: {"matches": "SELECT something else"})
+    monkeypatch.setattr("kbeval.metrics.definitions.shipped_steps", lambda _: [["matches", "SELECT something else"]])
     assert night.reasons() == everybody(DEFINITIONS)
 
 

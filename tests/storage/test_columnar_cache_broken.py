@@ -344,8 +344,8 @@ def test_a_copy_of_other_definitions_is_not_used(cached: CachedWorkspace, tmp_pa
     root = Path(kbeval.__file__).parent.parent
     shutil.copytree(root / "kbeval", tmp_path / "new" / "kbeval")
     shutil.copytree(root / "sql", tmp_path / "new" / "sql")
-    hits = tmp_path / "new" / "sql" / "stored" / "hits.sql"
-    hits.write_text(hits.read_text().replace("    rank,\n", "    rank + 1 AS rank,\n", 1))
+    for hits in (tmp_path / "new" / "sql" / "stored").glob("hits*.sql"):
+        hits.write_text(hits.read_text().replace("    rank,\n", "    rank + 1 AS rank,\n", 1))
     code = (
         "import sys; from kbeval.scoring.options import ScoreOptions;"
         "from kbeval.scoring.aggregate import compute_aggregate;"

@@ -23,7 +23,7 @@ from kbeval.scoring.aggregate import _number, run_totals
 from tests.bench.data import make_database
 from tests.oracles.judge_oracle import Given
 from tests.scoring.test_exact_sums import exact_quantile, stored
-from tests.scoring.test_judged_numbers import store
+from tests.scoring.test_judged_numbers import marks, store
 from tests.support.hostile import make_hostile
 
 KBEVAL = [sys.executable, "-m", "kbeval"]
@@ -48,7 +48,8 @@ def hostile_archive(folder: Path) -> tuple[Path, Path]:
         for rubric, score in (("correctness", 4.5), ("own", 1 / 3))
     ]
     there = {row[0] for row in workspace.execute("SELECT query_id FROM eval_query_results WHERE run_id = ?", (name,))}
-    store(workspace, name, [given for given in judged if given.query_id in there][:16])
+    answers = [given for given in judged if given.query_id in there][:16]
+    store(workspace, name, answers, known=marks(workspace, name))
     return archived(workspace.db, workspace.golden, folder / "history"), workspace.golden
 
 

@@ -20,7 +20,7 @@ from kbeval.scoring.scorer import Scoring, open_scoring
 from kbeval.scoring.slices import load_slices
 from kbeval.util.numbers import SUMMABLE, SUMS, WHOLE
 from tests.oracles.judge_oracle import Given
-from tests.scoring.test_judged_numbers import store
+from tests.scoring.test_judged_numbers import marks, store
 from tests.support.hostile import make_hostile
 from tests.support.second_engine import Rows, Sail, bag, is_plain
 from tests.support.workspace import Workspace, hits
@@ -77,7 +77,7 @@ def hostile_runs(folder: Path) -> tuple[Path, Path]:
         for query in queries
         for rubric, score in (("correctness", 4.5), ("own", 1 / 3))
     ]
-    store(workspace, run_id, judged)
+    store(workspace, run_id, judged, known=marks(workspace, run_id))
     return workspace.db, workspace.golden
 
 
