@@ -23,6 +23,7 @@ from kbeval.engine.memory import DEFAULT_MEMORY_LIMIT, largest_row, most_threads
 from kbeval.engine.quoting import quoted, verbatim
 from kbeval.engine.relations import Relation, called_macros, macros, relations
 from kbeval.engine.spill import SpillFolder
+from kbeval.engine.statements import parsed
 from kbeval.errors import WANT_OF_MEMORY, KbevalError, NotEnoughMemoryError, UsageError
 
 if TYPE_CHECKING:
@@ -310,13 +311,14 @@ class Session:
     def execute(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
         """Run one statement. Ctrl-C stops it, and if memory runs out the error says what to do."""
         self.define_macros(sql)
-        return self.waiting(lambda: self.connection.execute(sql, parameters))
+        return self.waiting(lambda: self.connection.execute(parsed(self.connection, sql), parameters))
 
     def define_macros(self, sql: str) -> None:
         """Create the macros that a statement calls. Most sessions need few or none of them."""
         for name in called_macros(sql):
             if name not in self._macros:
-                self.connection.execute(f"CREATE OR REPLACE{macros()[name].removeprefix('CREATE')}")
+                made = f"CREATE OR REPLACE{macros()[name].removeprefix('CREATE')}"
+                self.connection.execute(parsed(self.connection, made))
                 self._macros.add(name)
 
     def waiting(self, task: Callable[[], Result]) -> Result:
@@ -352,7 +354,7 @@ class Session:
     def rows(self, sql: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
         """All rows of a query; only for results that are always small."""
         self.define_macros(sql)
-        return self.waiting(lambda: self.connection.execute(sql, parameters).fetchall())
+        return self.waiting(lambda: self.connection.execute(parsed(self.connection, sql), parameters).fetchall())
 
     def frame(self, sql: str, parameters: list[Any] | None = None) -> pl.DataFrame:
         """A query's result as a Polars frame."""
