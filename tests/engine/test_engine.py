@@ -8,7 +8,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from kbeval.engine.session import Session
+from kbeval.engine.session import SKIPPED_IF_SMALL, SMALL_BYTES, Session
 from kbeval.errors import KbevalError, UsageError
 from tests.support.workspace import Workspace, hits
 
@@ -58,6 +58,18 @@ def test_what_was_spilled_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         session.execute("SELECT 1")
         assert len(list(tmp_path.iterdir())) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_only_small_databases_skip_passes_of_the_optimizer_and_never_those_that_bound_memory() -> None:
+    def skipped(expected_bytes: int) -> set[str]:
+        with Session(expected_bytes=expected_bytes) as session:
+            ((names,),) = session.rows("SELECT current_setting('disabled_optimizers')")
+        return set(filter(None, names.split(",")))
+
+    assert skipped(SMALL_BYTES) == set(SKIPPED_IF_SMALL)
+    assert skipped(SMALL_BYTES + 1) == skipped(0) == set()
+    needed = {"join_order", "filter_pushdown", "build_side_probe_side", "unused_columns", "top_n", "limit_pushdown"}
+    assert not needed & set(SKIPPED_IF_SMALL)
 
 
 @pytest.mark.parametrize(
