@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kbeval.scoring.aggregate import Scored
     from kbeval.scoring.incremental import Due
     from kbeval.scoring.options import ScoreOptions
-    from kbeval.scoring.shards import ShardWriter
+    from kbeval.scoring.shards import Shard, ShardWriter
 
 
 @click.command("score")
@@ -65,7 +65,6 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
     from kbeval.explore.unjudged import judged_in
     from kbeval.scoring.aggregate import score_runs
     from kbeval.scoring.incremental import due_runs, rescore
-    from kbeval.scoring.shards import Shard, ShardWriter
 
     if flags["merge"]:
         return _merge(runs, all_runs=all_runs, **flags)
@@ -82,11 +81,11 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
         )
         raise click.UsageError(wrong, click.get_current_context())
     settings = common.Settings()
-    shard = None if flags["shard"] is None else Shard.parse(flags["shard"])
+    shard = None if flags["shard"] is None else _shard(flags["shard"])
     database, golden = settings.db(), settings.golden()
     with common.Progress() as progress:
         options = settings.score_options(by=by, on_step=progress.step, engine=flags["engine"] or "")
-        writer = None if shard is None else ShardWriter(database, shard)
+        writer = None if shard is None else _shard_writer(database, shard)
         job = _Job(database, dry_run=dry_run, skip_bad=skip_bad, step=progress.step, writer=writer)
         if all_runs:
             # Slices are not stored, so they are always computed.
@@ -108,6 +107,18 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
     _print(scored, healthy, form, options, judged_in(database, golden, healthy, options))
     _tell(scored, job.broken)
     return 2 if job.broken or scored.key_faults else 0
+
+
+def _shard(text: str) -> Shard:
+    from kbeval.scoring.shards import Shard  # most scorings have none
+
+    return Shard.parse(text)
+
+
+def _shard_writer(database: str, shard: Shard) -> ShardWriter:
+    from kbeval.scoring.shards import ShardWriter
+
+    return ShardWriter(database, shard)
 
 
 def _merge(runs: tuple[str, ...], **flags: Any) -> int:  # noqa: ANN401  (click's options)

@@ -149,10 +149,10 @@ class FarSession(Session):
         self._step(f"building {name.replace('_', ' ')}")
         if name in HERE or not relation.reads & self._there:
             self._bring_back(relation.reads & self._there)
-            self.define_macros(relation.sql)
+            self.define_macros(relation.select)
             super().execute(f"CREATE {relation.kind.upper()} {name} AS {relation.sql}")
         else:
-            self._make(name, relation.kind, relation.sql)
+            self._make(name, relation.kind, relation.select)
 
     def _need_history(self) -> None:
         """What hits of all runs of the archive say about chunks that no table knows."""

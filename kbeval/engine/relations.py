@@ -56,7 +56,9 @@ class Relation:
     """A named step of the pipeline: one file, one SELECT."""
 
     name: str
+    # The file, and its SELECT alone: the engine would read comments again with each statement.
     sql: str
+    select: str
     kind: str
     reads: frozenset[str]
 
@@ -67,8 +69,8 @@ def parse_relation(name: str, text: str) -> Relation:
     if kind is None:
         msg = f"{name}.sql has no '-- kind: table' or '-- kind: view'"
         raise ValueError(msg)
-    reads = frozenset(_REFERENCE.findall(without_comments(text)))
-    return Relation(name, text, kind.group(1), reads)
+    select = without_comments(text).strip()
+    return Relation(name, text, select, kind.group(1), frozenset(_REFERENCE.findall(select)))
 
 
 class _Relations(Mapping[str, Relation]):

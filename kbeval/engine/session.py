@@ -258,17 +258,17 @@ class Session:
         if (added := self._additions.get(relation.name)) is not None:
             on = " AND ".join(f"more.{key} = made.{key}" for key in added.keys)
             return (
-                f"SELECT made.*, more.{added.column} FROM (\n{relation.sql}\n) AS made"
+                f"SELECT made.*, more.{added.column} FROM (\n{relation.select}\n) AS made"
                 f" LEFT JOIN {added.source} AS more ON {on}"
             )
         if copy is None:
-            return relation.sql
+            return relation.select
         copied = sorted(name for name in relation.reads & self._copies.keys() if self._copies[name].group == copy.group)
         if not copied:
-            return relation.sql
+            return relation.select
         # Inside this statement each name means the fresh rows only.
         names = ", ".join(f"{name} AS NOT MATERIALIZED (SELECT * FROM fresh_{name})" for name in copied)
-        return f"WITH {names} SELECT * FROM (\n{relation.sql}\n) AS made"
+        return f"WITH {names} SELECT * FROM (\n{relation.select}\n) AS made"
 
     @property
     def handed_in(self) -> frozenset[str]:

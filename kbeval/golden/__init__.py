@@ -80,7 +80,11 @@ class Golden:
 
     def has(self, field: str) -> bool:
         """Does any entry have this field?"""
-        return any(field in entry for entry in self.entries)
+        return field in self._fields
+
+    @functools.cached_property
+    def _fields(self) -> frozenset[str]:
+        return frozenset().union(*self.entries)
 
     @functools.cached_property
     def has_span_labels(self) -> bool:
@@ -103,7 +107,7 @@ class Golden:
 
     def packed(self) -> str:
         """The entries as text to be stored in a database; `unpacked` reads it."""
-        return base64.b64encode(zlib.compress(self._json_lines.encode(), 9)).decode()
+        return base64.b64encode(zlib.compress(self._json_lines.encode())).decode()
 
     def loader(self) -> Loader:
         """How a session loads the entries."""

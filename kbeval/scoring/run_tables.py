@@ -82,7 +82,7 @@ def compare_macro() -> str:
 
 def relation_sql(name: str) -> str:
     """The statement of a relation, for use inside another."""
-    return without_comments(relations()[name].sql).strip()
+    return relations()[name].select
 
 
 def _load_step_pairs(session: Session) -> None:

@@ -96,8 +96,9 @@ class Kept:
             database.execute("DELETE FROM kbeval_rows WHERE run_id NOT IN (SELECT run_id FROM eval_runs)")
         if self.golden is not None:
             database.execute(read_sql("schema/kbeval_golden.sql"))
-            labels = (self.golden.hash, self.golden.packed(), now)
-            database.execute("INSERT OR IGNORE INTO kbeval_golden VALUES (?, ?, ?)", labels)
+            if not list(database.execute("SELECT 1 FROM kbeval_golden WHERE golden_hash = ?", (self.golden.hash,))):
+                labels = (self.golden.hash, self.golden.packed(), now)
+                database.execute("INSERT INTO kbeval_golden VALUES (?, ?, ?)", labels)
             database.execute(
                 "DELETE FROM kbeval_golden WHERE NOT EXISTS"
                 " (SELECT 1 FROM eval_runs WHERE instr(aggregate_json, golden_hash) > 0)"

@@ -56,10 +56,8 @@ class QuickGolden(Golden):
 
     def __init__(self, path: Path, count: int, fields: Collection[str]) -> None:
         super().__init__(str(path), _Entries(path, count))
-        self._fields = fields
-
-    def has(self, field: str) -> bool:
-        return field in self._fields
+        # Known without reading the entries.
+        self._fields = frozenset(fields)
 
     @functools.cached_property
     def has_span_labels(self) -> bool:

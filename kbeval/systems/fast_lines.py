@@ -102,7 +102,7 @@ def try_create(session: Session, name: str, file: str | None = None) -> bool:
 
 def _statement(name: str, file: str | None = None, kind: str | None = None) -> str:
     relation = parse_relation(name, read_sql(f"traces/{file or name}.sql"))
-    return f"CREATE {kind or relation.kind} {name} AS {relation.sql}"
+    return f"CREATE {kind or relation.kind} {name} AS {relation.select}"
 
 
 def _succeeds(session: Session, sql: str) -> bool:
