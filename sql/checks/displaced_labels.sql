@@ -2,19 +2,42 @@
 -- tables have for them, if the tables contain both documents. As displaced_hits, without reading the rows again.
 -- columns: run_id, n_labels, query_id (the first), chunk_id (of that query)
 -- kind: view
-SELECT
-    run_id,
-    COUNT(DISTINCT chunk_id)      AS n_labels,
-    MIN(query_id)                 AS query_id,
-    MIN_BY(chunk_id, query_id)    AS chunk_id
-FROM (
-    SELECT r.run_id, r.query_id, i.place AS chunk_id, i.result_no, i.position
-    FROM id_matches AS i
+WITH found AS (
+    SELECT place, doc_id
+    FROM id_matches
+    WHERE doc_id IS NOT NULL
+    GROUP BY place, doc_id
+),
+
+-- There are far fewer pairs of a chunk and a document than hits, and usually none is displaced.
+displaced AS (
+    SELECT f.place, f.doc_id
+    FROM found AS f
+    JOIN known_chunks AS k ON k.chunk_id = f.place
+    WHERE k.doc_id IS NOT NULL AND f.doc_id IN (SELECT doc_id FROM known_chunks)
+    GROUP BY f.place, f.doc_id
+    HAVING COUNT(CASE WHEN k.doc_id = f.doc_id THEN 1 END) = 0
+),
+
+labels AS (
+    SELECT r.run_id, r.query_id, i.place
+    FROM displaced AS d
+    JOIN id_matches AS i ON i.place = d.place AND i.doc_id = d.doc_id
     JOIN results AS r ON r.result_no = i.result_no
-    JOIN hits AS h ON h.result_no = i.result_no AND h.position = i.position
-    JOIN known_chunks AS k ON k.chunk_id = i.place
-    WHERE k.doc_id IS NOT NULL AND h.doc_id IN (SELECT doc_id FROM known_chunks)
-    GROUP BY r.run_id, r.query_id, i.place, i.result_no, i.position, h.doc_id
-    HAVING COUNT(CASE WHEN k.doc_id = h.doc_id THEN 1 END) = 0
-) AS displaced
-GROUP BY run_id
+),
+
+firsts AS (
+    SELECT run_id, query_id, MIN(place) AS place
+    FROM labels
+    GROUP BY run_id, query_id
+)
+
+SELECT
+    n.run_id,
+    n.n_labels,
+    f.query_id,
+    f.chunk_id
+FROM (SELECT run_id, COUNT(DISTINCT place) AS n_labels FROM labels GROUP BY run_id) AS n
+JOIN (
+    SELECT run_id, MIN(query_id) AS query_id, MIN_BY(place, query_id) AS chunk_id FROM firsts GROUP BY run_id
+) AS f ON f.run_id = n.run_id

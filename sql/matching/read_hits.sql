@@ -15,15 +15,20 @@ WITH first_correct AS (
     WHERE place = 1
 ),
 
-read AS (
-    SELECT h.result_no, h.position, h.rank, h.chunk_id, h.chunker_version, h.token_count
-    FROM hits AS h
-    JOIN results AS r ON r.result_no = h.result_no
+asked AS (
+    SELECT r.result_no, r.run_id, f.rank, f.position
+    FROM results AS r
     JOIN queries AS q ON q.query_id = r.query_id AND q.n_expected_chunks + q.n_expected_spans > 0
-    LEFT JOIN first_correct AS f ON f.result_no = h.result_no
-    WHERE f.result_no IS NULL
-       OR h.rank < f.rank
-       OR (h.rank = f.rank AND h.position <= f.position)
+    LEFT JOIN first_correct AS f ON f.result_no = r.result_no
+),
+
+read AS (
+    SELECT h.result_no, a.run_id, h.position, h.rank, h.chunk_id, h.chunker_version, h.token_count
+    FROM hits AS h
+    JOIN asked AS a ON a.result_no = h.result_no
+    WHERE a.rank IS NULL
+       OR h.rank < a.rank
+       OR (h.rank = a.rank AND h.position <= a.position)
 ),
 
 -- Only duplicates need a second step: the position of the first appearance.
@@ -36,13 +41,13 @@ appearances AS (
 ),
 
 once AS (
-    SELECT r.result_no, r.position, r.chunk_id, r.chunker_version, r.token_count
+    SELECT r.result_no, r.run_id, r.position, r.chunk_id, r.chunker_version, r.token_count
     FROM read AS r
     LEFT JOIN repeated_hits AS p ON p.result_no = r.result_no AND p.chunk_id = r.chunk_id
     WHERE p.chunk_id IS NULL
 
     UNION ALL
-    SELECT result_no, position, chunk_id, chunker_version, token_count
+    SELECT result_no, run_id, position, chunk_id, chunker_version, token_count
     FROM appearances
     WHERE appearance = 1
 )
@@ -52,8 +57,7 @@ SELECT
     o.position,
     COALESCE(o.token_count, k.tokens) AS tokens
 FROM once AS o
-JOIN results AS r ON r.result_no = o.result_no
-JOIN run_chunkers AS u ON u.run_id = r.run_id
+JOIN run_chunkers AS u ON u.run_id = o.run_id
 LEFT JOIN chosen_places AS k
     ON  k.chunk_id = o.chunk_id
     AND k.chunker_version IS NOT DISTINCT FROM COALESCE(o.chunker_version, u.chunker_version)
