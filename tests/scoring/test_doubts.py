@@ -167,6 +167,27 @@ def test_a_hit_that_cannot_be_the_chunk_of_the_table_is_told_from_one_that_can(
     assert [one.partition(":")[0] for one in warned] == [f"run run{elsewhere}"]
 
 
+def test_labels_in_another_document_are_those_of_the_best_ranked_hit_and_the_first_is_always_the_same(
+    workspace: Workspace,
+) -> None:
+    workspace.add_golden({"id": "q1", "expected_chunk_ids": ["b", "a"]}, {"id": "q2", "expected_chunk_ids": ["a"]})
+    for chunk, doc in (("a", "d"), ("b", "d"), ("other", "e")):
+        workspace.add_chunk(chunk, doc, [{"kind": "line", "start": 1, "end": 9}])
+
+    def hit(rank: int, chunk: str, doc: str) -> dict[str, Any]:
+        return {"rank": rank, "chunk_id": chunk, "doc_id": doc}
+
+    workspace.add_run("two", {"q1": {"hits_top_k": [hit(1, "b", "e"), hit(2, "a", "e")]}})
+    # Returned twice: the second in the list has the better rank, and it is in the right document, or in the wrong one.
+    workspace.add_run("right", {"q2": {"hits_top_k": [hit(2, "a", "e"), hit(1, "a", "d")]}})
+    workspace.add_run("wrong", {"q2": {"hits_top_k": [hit(2, "a", "d"), hit(1, "a", "e")]}})
+    warned = [one for one in workspace.score().warnings if "in another document than in the tables" in one]
+    assert [one.partition(" found")[0] for one in warned] == [
+        "run two: 2 expected chunks (first a in query q1)",
+        "run wrong: 1 expected chunk (first a in query q2)",
+    ]
+
+
 def test_pages_are_compared_by_their_number(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
     workspace.add_chunk("c", "d", [{"kind": "page", "page": 3, "char_start": 10, "char_end": 90}])
