@@ -28,12 +28,18 @@ class Workspace:
         self.golden = folder / "golden.json"
         self.execute_script(read_sql("schema/workspace.sql"))
 
+    def _connect(self) -> closing[sqlite3.Connection]:
+        """A connection that does not wait for the disk: what a test writes need not survive a power failure."""
+        connection = sqlite3.connect(self.db)
+        connection.execute("PRAGMA synchronous = OFF")
+        return closing(connection)
+
     def execute_script(self, sql: str) -> None:
-        with closing(sqlite3.connect(self.db)) as connection:
+        with self._connect() as connection:
             connection.executescript(sql)
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        with closing(sqlite3.connect(self.db)) as connection, connection:
+        with self._connect() as connection, connection:
             return connection.execute(sql, parameters).fetchall()
 
     def add_golden(self, *entries: Mapping[str, Any]) -> None:
@@ -43,7 +49,7 @@ class Workspace:
     def add_run(
         self, run_id: str, rows: Mapping[str, Row], *, created_at: str = "2026-01-01", chunker: str = "md@1"
     ) -> None:
-        with closing(sqlite3.connect(self.db)) as connection, connection:
+        with self._connect() as connection, connection:
             config = json.dumps({"chunker_version": chunker})
             connection.execute(
                 "INSERT INTO eval_runs VALUES (?, 'suite', ?, '', NULL, ?)", (run_id, config, created_at)
