@@ -8,7 +8,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from sklearn.metrics import cohen_kappa_score  # type: ignore[import-untyped]
 
 from kbeval.cli import run
 from kbeval.live.labelling.actions import AnswerActions
@@ -95,6 +94,9 @@ def test_people_score_blind_and_judges_are_compared_with_them(
             assert session.left() == (0, 0)
 
     asyncio.run(in_terminal())
+    # Here, since it takes as long as all other imports together, in each process that collects tests.
+    from sklearn.metrics import cohen_kappa_score  # type: ignore[import-untyped]
+
     found = people_and_judge(answered.db, "run", ScoreOptions())
     by = {row.person: row.agreement for row in found.rows}
     for name, scores in (("ann", ANN), ("bob", BOB)):

@@ -7,7 +7,6 @@ import random
 import krippendorff
 import numpy as np
 import pytest
-from sklearn.metrics import cohen_kappa_score  # type: ignore[import-untyped]
 
 from kbeval.live.labelling.agreement import (
     NOMINAL,
@@ -51,6 +50,9 @@ def test_alpha_is_that_of_another_implementation(
         assert interval is not None
         assert interval[0] <= expected <= interval[1]
     if people == 2:
+        # Here, since it takes as long as all other imports together, in each process that collects tests.
+        from sklearn.metrics import cohen_kappa_score  # type: ignore[import-untyped]
+
         both = [unit for unit in made if len(unit) == 2]
         a, b = [unit["p0"] for unit in both], [unit["p1"] for unit in both]
         assert kappa(made) == pytest.approx(cohen_kappa_score(a, b), abs=1e-6)

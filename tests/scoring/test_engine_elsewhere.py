@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +24,14 @@ from kbeval.engine.spark import SparkConnect
 from kbeval.errors import EngineError
 from tests.support.elsewhere import (
     KBEVAL,
+    Said,
     archived,
     assert_exact_numbers,
     assert_same_bytes,
     hostile_archive,
     large_archive,
     score,
-    scores,
-    without_times,
+    told,
 )
 from tests.support.pages import ROOT, blocks_in
 from tests.support.second_engine import Sail, running_sail, sail_server
@@ -63,37 +64,49 @@ def copied(demo: tuple[Path, Path], folder: Path) -> Path:
 AGREED = "MAX(CASE WHEN is_expected_chunk THEN CAST(1 AS DOUBLE) / (rank + 2) END)"
 
 
-def own_metric(folder: Path, expression: str) -> tuple[str, str]:
+def own_metric(folder: Path, expression: str, *, name: str = "own_one") -> tuple[str, str]:
     """The arguments for a metric of one's own."""
-    (folder / "own").mkdir(exist_ok=True)
-    head = "-- own_one: a metric of one's own\n-- grain: per_expected_hit\n"
-    (folder / "own" / "own_one.sql").write_text(head + expression + "\n")
-    return "--metrics", str(folder / "own")
+    (folder / name).mkdir()
+    head = f"-- {name}: a metric of one's own\n-- grain: per_expected_hit\n"
+    (folder / name / f"{name}.sql").write_text(head + expression + "\n")
+    return "--metrics", str(folder / name)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """What a command printed, and what it stored."""
+
+    stdout: str
+    told: list[str]
+    scores: str
+
+
+def stored_in(archive: Path, found: Said | subprocess.CompletedProcess[str]) -> Stored:
+    assert found.returncode == 0, found.stderr
+    return Stored(
+        found.stdout, told(found.stderr.replace(str(archive), "/here")), (archive / "scores.json").read_text()
+    )
 
 
 @pytest.fixture(scope="module")
-def by_duckdb(hostile: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> str:
+def by_duckdb(hostile: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Stored:
     """What DuckDB stores of the odd runs."""
     archive = copied(hostile, tmp_path_factory.mktemp("by_duckdb"))
-    assert score(archive, hostile[1]).returncode == 0
-    return (archive / "scores.json").read_text()
+    return stored_in(archive, score(archive, hostile[1]))
 
 
-def test_odd_runs_and_an_own_metric_have_the_same_bytes(hostile: tuple[Path, Path], tmp_path: Path, sail: Sail) -> None:
-    own = own_metric(tmp_path, AGREED)
-    stored = assert_same_bytes(*hostile, tmp_path, sail.address, *own, to_the_last_byte=False)
-    assert '\\"own_one\\"' in stored
-
-
+# Without any of these, they are compared below, where a process was killed.
 HOW = {
     "span": "--match span --missing zero --by category,tags",
-    "exact": "--match exact --missing zero --by tags",
+    "exact, and an own metric": "--match exact --missing zero --by tags",
 }
 
 
 @pytest.mark.parametrize("how", HOW)
 def test_odd_runs_have_the_same_bytes(hostile: tuple[Path, Path], tmp_path: Path, sail: Sail, how: str) -> None:
-    assert_same_bytes(*hostile, tmp_path, sail.address, *HOW[how].split(), to_the_last_byte=False)
+    own = own_metric(tmp_path, AGREED) if "own" in how else ()
+    stored = assert_same_bytes(*hostile, tmp_path, sail.address, *HOW[how].split(), *own, to_the_last_byte=False)
+    assert ('\\"own_one\\"' in stored) is bool(own)
 
 
 def test_large_runs_have_the_same_bytes(tmp_path: Path, sail: Sail) -> None:
@@ -238,27 +251,22 @@ def test_the_script_of_the_documentation_works(own_demo: Path, tmp_path: Path, s
 
 def test_an_own_metric_on_which_engines_differ_is_refused(demo: tuple[Path, Path], tmp_path: Path, sail: Sail) -> None:
     archive = copied(demo, tmp_path)
-    for expression, fault in (
-        (
-            "MAX(CASE WHEN is_expected_chunk THEN 1.0 / (rank + 2) END)",
-            r"own_one is 0\.\d+ by DuckDB and 0\.\d+ by the",
-        ),
-        ("MAX(rank // 2)", "the engine at sc://"),
+    one = own_metric(tmp_path, "MAX(CASE WHEN is_expected_chunk THEN 1.0 / (rank + 2) END)")
+    two = own_metric(tmp_path, "MAX(rank // 2)", name="own_two")
+    assert score(archive, demo[1], "--dry-run", *one, *two).returncode == 0
+    for own, file, fault in (
+        (one, "own_one.sql", r"own_one is 0\.\d+ by DuckDB and 0\.\d+ by the"),
+        (two, "own_two.sql", "the engine at sc://"),
     ):
-        own = own_metric(tmp_path, expression)
-        assert score(archive, demo[1], "--dry-run", *own).returncode == 0, expression
         found = score(archive, demo[1], "--engine", sail.address, *own)
-        assert found.returncode == 2, expression
-        assert re.search(fault, found.stderr), (expression, found.stderr)
-        assert "own_one.sql" in found.stderr, expression
-        assert not (archive / "scores.json").exists(), expression
+        assert found.returncode == 2, file
+        assert re.search(fault, found.stderr), (file, found.stderr)
+        assert file in found.stderr, file
+        assert not (archive / "scores.json").exists(), file
 
 
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "killed"])
-def test_the_exchange_folder_is_gone_afterwards(
-    hostile: tuple[Path, Path], by_duckdb: str, tmp_path: Path, sail: Sail, ending: signal.Signals
-) -> None:
-    archive, golden = copied(hostile, tmp_path), hostile[1]
+def score_and_end(archive: Path, golden: Path, sail: Sail, ending: signal.Signals) -> int:
+    """Send a signal while files are exchanged; the exit code."""
     command = [*KBEVAL, "score", "--all", "--skip-bad-rows", "--db", str(archive), "--golden", str(golden)]
     victim = subprocess.Popen([*command, "--engine", sail.address], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     until = time.monotonic() + 300
@@ -269,23 +277,12 @@ def test_the_exchange_folder_is_gone_afterwards(
     victim.send_signal(ending)
     _, errors = victim.communicate(timeout=300)
     assert b"Traceback" not in errors
-    left = list(archive.glob("*exchange-*"))
-    if ending is signal.SIGINT:
-        assert victim.returncode == 130
-    else:
-        assert len(left) == 1
-        # The next call removes it, even if it is about something else.
-        assert run(["score", "--all", "--dry-run", "--db", str(archive), "--golden", str(golden)]) in (0, 2)
-        assert not (archive / "scores.json").exists()
-        # Nor does it have any effect on numbers. Where the times at which spans were first seen are known, they are
-        # the same to the last byte: the numbers of all runs are taken out, and must come back.
-        emptied = re.sub(r'("runs": )\{.*\n \}', r"\1{}", by_duckdb, flags=re.DOTALL)
-        assert len(emptied) < len(by_duckdb)
-        (archive / "scores.json").write_text(emptied)
-        found = score(archive, golden, "--engine", sail.address)
-        assert found.returncode == 0, found.stderr
-        assert (archive / "scores.json").read_text() == by_duckdb
-        (archive / "scores.json").unlink()
+    return victim.returncode
+
+
+def test_after_ctrl_c_nothing_is_left(hostile: tuple[Path, Path], tmp_path: Path, sail: Sail) -> None:
+    archive, golden = copied(hostile, tmp_path), hostile[1]
+    assert score_and_end(archive, golden, sail, signal.SIGINT) == 130
     assert not list(archive.glob("*exchange-*"))
     assert not (archive / "scores.json").exists()
 
@@ -300,29 +297,40 @@ os.execv(sys.argv[1], sys.argv[1:])
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="takes files away from one of two processes, which only root can do")
-def test_nothing_big_passes_through_the_client(
-    hostile: tuple[Path, Path], by_duckdb: str, tmp_path: Path, sail: Sail
+def test_what_a_killed_process_left_has_no_effect_and_nothing_big_passes_through_the_client(
+    hostile: tuple[Path, Path], by_duckdb: Stored, tmp_path: Path, sail: Sail
 ) -> None:
-    """The files of runs of all systems can be read by the server, and not by the client."""
+    """One scoring for both: the second client cannot read the files of runs of all systems, which the server can."""
     archive, golden = copied(hostile, tmp_path), hostile[1]
+    score_and_end(archive, golden, sail, signal.SIGKILL)
+    assert len(list(archive.glob("*exchange-*"))) == 1
+    # Calls without an engine are not disturbed by it, and the next one with an engine removes it.
+    assert run(["score", "--all", "--dry-run", "--db", str(archive), "--golden", str(golden)]) in (0, 2)
+    assert not (archive / "scores.json").exists()
+
     hidden = list(archive.glob("runs/*/*.parquet"))
     assert {path.stem for path in hidden} >= {"results", "hits", "hit_claims", "anchor_rows", "cited_places", "answers"}
-    for path in hidden:
-        path.chmod(0o600)
-        os.chown(path, 54321, 54321)
     command = [*KBEVAL, "score", "--all", "--skip-bad-rows", "--db", str(archive), "--golden", str(golden)]
+    # Only root can take files away from one of two processes.
+    if os.geteuid() == 0:
+        for path in hidden:
+            path.chmod(0o600)
+            os.chown(path, 54321, 54321)
+        command = [sys.executable, "-c", WITHOUT_PRIVILEGE, *command]
 
     def client(*more: str) -> subprocess.CompletedProcess[str]:
-        closed = [sys.executable, "-c", WITHOUT_PRIVILEGE, *command, *more]
-        return subprocess.run(closed, check=False, capture_output=True, text=True, timeout=600)
+        return subprocess.run([*command, *more], check=False, capture_output=True, text=True, timeout=600)
 
-    # Without the server, the client cannot read them.
-    alone = client("--force")
-    assert (alone.returncode, "is missing or damaged" in alone.stderr) == (2, True), alone.stderr
-    found = client("--force", "--engine", sail.address)
-    assert found.returncode == 0, found.stderr
-    assert scores(archive) == without_times(by_duckdb)
+    if os.geteuid() == 0:
+        # Without the server, the client cannot read them.
+        alone = client("--force")
+        assert (alone.returncode, "is missing or damaged" in alone.stderr) == (2, True), alone.stderr
+    # Where the times at which spans were first seen are known, numbers are the same to the last byte: those of all
+    # runs are taken out, and must come back.
+    emptied = re.sub(r'("runs": )\{.*\n \}', r"\1{}", by_duckdb.scores, flags=re.DOTALL)
+    assert len(emptied) < len(by_duckdb.scores)
+    (archive / "scores.json").write_text(emptied)
+    assert stored_in(archive, client("--force", "--engine", sail.address)) == by_duckdb
     # Nor are they read to see that nothing has changed since.
     found = client("--engine", sail.address)
     assert (found.returncode, "7 runs unchanged" in found.stderr) == (0, True), found.stderr

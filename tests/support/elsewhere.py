@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import random
 import re
 import shutil
+import sqlite3
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -22,7 +25,7 @@ from kbeval.metrics.catalogue import catalogue
 from kbeval.scoring.aggregate import _number, run_totals
 from tests.bench.data import make_database
 from tests.oracles.judge_oracle import Given
-from tests.scoring.test_exact_sums import exact_quantile, stored
+from tests.scoring.test_exact_sums import exact_quantile, exact_sum, stored
 from tests.scoring.test_judged_numbers import marks, store
 from tests.support.hostile import make_hostile
 
@@ -53,9 +56,53 @@ def hostile_archive(folder: Path) -> tuple[Path, Path]:
     return archived(workspace.db, workspace.golden, folder / "history"), workspace.golden
 
 
+def make_short_rows(folder: Path, *, runs: int, queries: int, hits: int) -> tuple[Path, Path]:
+    """As `make_database`, with what decides numbers and little else: reading texts is most of what rows cost."""
+    database, golden = make_database(folder, runs=0, queries=queries, hits=hits)
+    with closing(sqlite3.connect(database)) as connection, connection:
+        chunks = connection.execute(
+            "SELECT chunk_id, doc_id, source_spans_json FROM chunks ORDER BY chunk_id"
+        ).fetchall()
+        places = {chunk_id: place for place, (chunk_id, *_) in enumerate(chunks)}
+        entries = [json.loads(line) for line in golden.read_text().splitlines()]
+        labels = [places[entry["expected_chunk_ids"][0]] if "expected_chunk_ids" in entry else -1 for entry in entries]
+        paths = dict(connection.execute("SELECT doc_id, workspace_path FROM documents"))
+        pieces, cited = [], []
+        for chunk_id, doc_id, spans in chunks:
+            path = json.dumps(paths[doc_id])
+            pieces.append(
+                f'"chunk_id": "{chunk_id}", "doc_id": "{doc_id}", "doc_path": {path}, "source_spans": {spans}'
+            )
+            cited.append(f'{{"path": {path}, {spans[2:-1]}')
+        source = random.Random(20260301)
+        for run_number in range(runs):
+            name = f"nightly-{run_number:04d}"
+            config = json.dumps({"chunker_version": "md@1", "eval_k": hits})
+            day = f"2026-03-{run_number % 28 + 1:02d}"
+            connection.execute("INSERT INTO eval_runs VALUES (?, 'nightly', ?, '', NULL, ?)", (name, config, day))
+            rows = []
+            for number, label in enumerate(labels):
+                found = [int(source.random() * len(chunks)) for _ in range(hits)]
+                if label >= 0 and source.random() < 0.8:
+                    found[min(int(source.expovariate(0.5)), hits - 1)] = label
+                ranked = ", ".join(f'{{"rank": {rank}, {pieces[c]}}}' for rank, c in enumerate(found, start=1))
+                citations = ", ".join(f'{{"marker": "[#{n + 1}]", "citation": {cited[found[n]]}}}' for n in (0, 1))
+                error = '"timeout"' if number % 500 == 7 else "null"
+                rows.append(
+                    f'{{"elapsed_ms": {source.randint(20, 900)}, "error": {error}, "hits_top_k": [{ranked}],'
+                    f' "answer": {{"answer": "{source.choice(("tea", "noise", "hat"))}",'
+                    f' "grounded": {"true" if number % 25 else "false"}, "citations": [{citations}]}}}}'
+                )
+            connection.executemany(
+                "INSERT INTO eval_query_results VALUES (?, ?, ?)",
+                ((name, f"q{number:06d}", row) for number, row in enumerate(rows)),
+            )
+    return database, golden
+
+
 def large_archive(folder: Path, *, queries: int = 2_000) -> tuple[Path, Path]:
     """20 runs × 2,000 queries × 10 hits."""
-    database, golden = make_database(folder, runs=20, queries=queries, hits=10, snippet=12)
+    database, golden = make_short_rows(folder, runs=20, queries=queries, hits=10)
     return archived(database, golden, folder / "history"), golden
 
 
@@ -157,8 +204,8 @@ def assert_exact_numbers(engine: Any, folder: Path, *, groups: int = 4_000) -> N
     assert numbers(engine) == by_duckdb
     assert by_duckdb.keys() == drawn_groups.keys()
     for name, values in drawn_groups.items():
-        ordered = sorted(map(Fraction, values))
-        total = sum(ordered, Fraction(0))
+        ordered = sorted(values)
+        total = exact_sum(ordered)
         found = by_duckdb[name]
         assert found["mrr"] in stored(total, len(ordered)), name
         assert found["cost_usd"] in stored(total, 1), name
