@@ -11,7 +11,9 @@ import os
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import textwrap
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -84,8 +86,15 @@ class Place:
         return json.loads(text) if text else None
 
     def __call__(self, *arguments: str, golden: bool = True, **options: Any) -> subprocess.CompletedProcess[str]:
-        both = ["--db", str(self.db), *(["--golden", str(self.golden)] if golden else [])]
-        return kbeval(*arguments, *both, cwd=self.folder, **options)
+        return kbeval(*self.completed(*arguments, golden=golden), cwd=self.folder, **options)
+
+    def completed(self, *arguments: str, golden: bool = True) -> list[str]:
+        """A command with the names of the database and the golden file, where it takes one."""
+        return [*arguments, "--db", str(self.db), *(["--golden", str(self.golden)] if golden else [])]
+
+    def several(self, *commands: Sequence[str], golden: bool = True) -> list[subprocess.CompletedProcess[str]]:
+        """Several commands in a row, see `several`."""
+        return several(*(self.completed(*command, golden=golden) for command in commands), cwd=self.folder)
 
 
 def kbeval(
@@ -103,6 +112,59 @@ def kbeval(
         check=False,
         env=clean | (env or {}),
     )
+
+
+# Each command is what `python -m kbeval` makes of its arguments; it ends where the process would.
+_SEVERAL = """
+    import json, os, runpy, sys, tempfile
+
+    class Ended(BaseException):
+        pass
+
+    def end(code):
+        raise Ended(code)
+
+    leave, os._exit = os._exit, end
+    found = []
+    for arguments in json.load(sys.stdin):
+        sys.argv = ["kbeval", *arguments]
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            os.dup2(out.fileno(), 1), os.dup2(err.fileno(), 2)
+            sys.stdout, sys.stderr = (open(n, "w", encoding="utf-8", closefd=False) for n in (1, 2))
+            try:
+                runpy.run_module("kbeval", run_name="__main__", alter_sys=True)
+                code = 0
+            except (Ended, SystemExit) as ended:
+                code = ended.args[0] if ended.args else 0
+            sys.stdout.flush(), sys.stderr.flush()
+            texts = []
+            for file in (out, err):
+                file.seek(0)
+                texts.append(file.read().decode("utf-8", "replace"))
+        found.append([code, *texts])
+    with open(sys.orig_argv[-1], "w") as file:
+        json.dump(found, file)
+    leave(0)
+"""
+
+
+def several(*commands: Sequence[str], cwd: Path, timeout: float = 100) -> list[subprocess.CompletedProcess[str]]:
+    """Several commands, one after the other: what each does, not that it is a process, which would cost the most."""
+    with tempfile.TemporaryDirectory() as folder:
+        answers = Path(folder) / "answers.json"
+        done = subprocess.run(
+            [PYTHON, "-c", textwrap.dedent(_SEVERAL), str(answers)],
+            cwd=cwd,
+            input=json.dumps(commands),
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            env={name: value for name, value in os.environ.items() if not name.startswith("KBEVAL_")},
+        )
+        assert answers.exists(), done
+        found = json.loads(answers.read_text())
+    return [subprocess.CompletedProcess(command, *each) for command, each in zip(commands, found, strict=True)]
 
 
 def python(code: str, *arguments: str, cwd: Path, timeout: float = 100) -> subprocess.CompletedProcess[str]:

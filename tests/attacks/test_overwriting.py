@@ -12,50 +12,44 @@ from pathlib import Path
 
 import pytest
 
-from tests.attacks.places import BIN, Place, hits, is_internal, kbeval, results_folder
+from tests.attacks.places import BIN, Place, hits, is_internal, kbeval, results_folder, several
 
 
-@pytest.mark.parametrize("what", ["database", "golden file", "source folder", "source folder by a link"])
-def test_export_anchors_overwrites_nothing_that_is_read(tmp_path: Path, what: str) -> None:
-    source = results_folder(tmp_path / "run")
-    target = tmp_path / "out"
-    target.mkdir()
-    database = target / "results.jsonl" if what == "database" else tmp_path / "a.db"
-    golden = target / "metrics.json" if what == "golden file" else tmp_path / "golden.json"
+def test_export_anchors_overwrites_nothing_that_is_read(tmp_path: Path) -> None:
+    source, other, golden = results_folder(tmp_path / "run"), tmp_path / "a.db", tmp_path / "golden.json"
     golden.write_text(json.dumps([{"id": "t", "query": "?", "expected_doc_ids": ["p"]}]))
-    made = kbeval("import", "anchors", str(source), "--db", str(tmp_path / "made.db"), cwd=tmp_path)
+    made = kbeval("import", "anchors", str(source), "--db", str(other), cwd=tmp_path)
     assert made.returncode == 0, made.stderr
-    shutil.move(tmp_path / "made.db", database)
-    if what == "source folder":
-        target = source
-    elif what.endswith("link"):
-        target = tmp_path / "link"
-        target.symlink_to(source)
-    kept = {path: path.read_bytes() for path in (database, golden, *source.iterdir())}
-    found = kbeval(
-        "export",
-        "anchors",
-        "run",
-        str(target),
-        "--replace",
-        "--db",
-        str(database),
-        "--golden",
-        str(golden),
-        cwd=tmp_path,
+    (tmp_path / "link").symlink_to(source)
+    targets = {name: tmp_path / name for name in ("database", "golden file")}
+    for target in targets.values():
+        target.mkdir()
+    database, labels = targets["database"] / "results.jsonl", targets["golden file"] / "metrics.json"
+    shutil.copy(other, database)
+    shutil.copy(golden, labels)
+    cases = {
+        "database": (targets["database"], database, golden),
+        "golden file": (targets["golden file"], other, labels),
+        "source folder": (source, other, golden),
+        "source folder by a link": (tmp_path / "link", other, golden),
+    }
+    kept = {path: path.read_bytes() for path in (database, labels, other, golden, *source.iterdir())}
+    commands = (
+        ["export", "anchors", "run", str(target), "--replace", "--db", str(db), "--golden", str(by)]
+        for target, db, by in cases.values()
     )
-    changed = [path.name for path, text in kept.items() if not path.exists() or path.read_bytes() != text]
-    assert changed == [], found.stderr
-    assert found.returncode == 2
-    assert not is_internal(found.stderr)
+    for what, found in zip(cases, several(*commands, cwd=tmp_path), strict=True):
+        assert found.returncode == 2, (what, found.stderr)
+        assert not is_internal(found.stderr), what
+    assert [path.name for path, text in kept.items() if not path.exists() or path.read_bytes() != text] == []
 
 
 def test_gate_latest_with_a_newest_run_without_a_known_date(place: Place) -> None:
     place.label({"id": "q", "expected_chunk_ids": ["c"]})
     place.run("good", {"q": {"hits_top_k": hits("c")}}, created_at="2026-01-01")
     place.run("newest and bad", {"q": {"hits_top_k": hits(None)}}, created_at="Jan 3, 2026")
-    assert place("score", "--all").returncode == 0
-    found = place("gate", "latest", "--min", "mrr=0.5")
+    scored, found = place.several(["score", "--all"], ["gate", "latest", "--min", "mrr=0.5"])
+    assert scored.returncode == 0
     assert found.returncode == 2, found.stdout + found.stderr
     assert "Jan 3, 2026" in found.stderr
 
@@ -64,8 +58,8 @@ def test_gate_latest_with_a_run_called_latest(place: Place) -> None:
     place.label({"id": "q", "expected_chunk_ids": ["c"]})
     place.run("latest", {"q": {"hits_top_k": hits("c")}}, created_at="2026-01-01")
     place.run("newest and bad", {"q": {"hits_top_k": hits(None)}}, created_at="2026-01-02")
-    assert place("score", "--all").returncode == 0
-    found = place("gate", "latest", "--min", "mrr=0.5")
+    scored, found = place.several(["score", "--all"], ["gate", "latest", "--min", "mrr=0.5"])
+    assert scored.returncode == 0
     assert found.returncode == 2, found.stdout + found.stderr
     assert "ambiguous" in found.stderr
 
@@ -93,7 +87,7 @@ def left_of(folder: Path) -> dict[str, int]:
 )
 def test_the_draft_of_a_killed_process_is_removed(place: Place, command: list[str]) -> None:
     place.label({"id": "q", "expected_chunk_ids": ["c"]})
-    place.run("run", {f"q{n}": {"hits_top_k": hits(*[f"c{m}" for m in range(20)])} for n in range(1500)})
+    place.run("run", {f"q{n}": {"hits_top_k": hits(*[f"c{m}" for m in range(20)])} for n in range(300)})
     both = ["--db", str(place.db), "--golden", str(place.golden)]
     for _ in range(10):
         process = subprocess.Popen([BIN, *command, *both], cwd=place.folder, stderr=subprocess.DEVNULL)
@@ -124,20 +118,22 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("form", BROKEN)
-def test_export_anchors_with_an_unreadable_row(place: Place, form: str) -> None:
+def test_export_anchors_with_an_unreadable_row(place: Place) -> None:
     place.label({"id": "bad"})
-    place.run("run", {"good": {"query_id": "good"}, "bad": BROKEN[form]}, config={"kbeval": {"system": "anchors"}})
-    found = place("export", "anchors", "run", "out", golden=False)
-    assert not is_internal(found.stderr), found.stderr
-    assert found.returncode == 2
-    assert "query bad" in found.stderr
-    assert not (place.folder / "out" / "results.jsonl").exists()
+    for form, text in BROKEN.items():
+        place.run(form, {"good": {"query_id": "good"}, "bad": text}, config={"kbeval": {"system": "anchors"}})
+    exported = place.several(*(["export", "anchors", form, f"out {form}"] for form in BROKEN), golden=False)
+    for form, found in zip(BROKEN, exported, strict=True):
+        assert not is_internal(found.stderr), (form, found.stderr)
+        assert found.returncode == 2, form
+        assert "query bad" in found.stderr, form
+        assert not (place.folder / f"out {form}" / "results.jsonl").exists(), form
 
 
 def test_an_archive_called_like_the_log(one_run: Place) -> None:
-    found = one_run("archive", "kb.db-wal")
-    after = one_run("runs", golden=False)
+    found, after = several(
+        one_run.completed("archive", "kb.db-wal"), one_run.completed("runs", golden=False), cwd=one_run.folder
+    )
     assert after.returncode == 0, after.stderr
     assert found.returncode == 2
     assert not (one_run.folder / "kb.db-wal").exists()

@@ -8,9 +8,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.attacks.places import Place, hits, kbeval, results_folder
+from tests.attacks.places import Place, hits, results_folder, several
 
 CANARY = "Zq7Xv3Kp9Tw2"
 # Written for this file, in the spellings that configurations really have.
@@ -67,12 +65,15 @@ def test_secrets_in_configurations_are_hidden(place: Place) -> None:
     place.label({"id": "q", "expected_chunk_ids": ["c"]})
     for number, config in enumerate(SECRETS):
         place.run(f"run{number:02}", {"q": {"hits_top_k": hits("c")}}, config={"chunker_version": "md@1", **config})
-    found = place("sql", "SELECT run_id, config FROM runs ORDER BY run_id", "--format", "json")
+    found, compared = place.several(
+        ["sql", "SELECT run_id, config FROM runs ORDER BY run_id", "--format", "json"],
+        ["compare", "run00", "run39", "--format", "json"],
+    )
     assert found.returncode == 0, found.stderr
     rows = json.loads(found.stdout)
     assert len(rows) == len(SECRETS)
     shown = [SECRETS[int(row["run_id"][3:])] for row in rows if CANARY.lower() in json.dumps(row["config"]).lower()]
-    compared = place("compare", "run00", "run39", "--format", "json")
+    assert "run39" in compared.stdout
     assert CANARY not in compared.stdout + compared.stderr
     assert shown == [], f"{len(shown)} of {len(SECRETS)} are shown"
 
@@ -81,8 +82,12 @@ def test_export_anchors_writes_no_secret(tmp_path: Path) -> None:
     source = results_folder(tmp_path / "run", {"api_key": CANARY, "url": f"https://me:{CANARY}@host/", "k": 5})
     (tmp_path / "golden.json").write_text(json.dumps([{"id": "t", "query": "?", "expected_doc_ids": ["p"]}]))
     database = ["--db", str(tmp_path / "a.db")]
-    assert kbeval("import", "anchors", str(source), *database, cwd=tmp_path).returncode == 0
-    found = kbeval("export", "anchors", "run", "out", *database, "--golden", "golden.json", cwd=tmp_path)
+    made, found = several(
+        ["import", "anchors", str(source), *database],
+        ["export", "anchors", "run", "out", *database, "--golden", "golden.json"],
+        cwd=tmp_path,
+    )
+    assert made.returncode == 0, made.stderr
     assert found.returncode == 0, found.stderr
     assert (tmp_path / "out" / "summary.md").exists()
     assert [path.name for path in (tmp_path / "out").iterdir() if CANARY in path.read_text()] == []
@@ -94,38 +99,40 @@ def runner_commands_in(text: str) -> list[str]:
     return [line for line in lines if re.match(r"\s*::[^:]+::", line) or re.search(r"##\[[^\]]+\]", line)]
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        ["runs"],
-        ["score", "--all"],
-        ["show", "n##[set-output name=x]y"],
-        ["sql", "SELECT run_id FROM runs"],
-        ["sql", "SELECT run_id FROM runs", "--format", "csv"],
-        ["gate", "n##[set-output name=x]y", "--min", "mrr=0.5", "--format", "github"],
-        ["show", "no such ##[error]run"],
-    ],
-    ids=lambda command: " ".join(command)[:24],
-)
-def test_no_runner_command_is_printed(place: Place, command: list[str]) -> None:
+COMMANDS = [
+    ["runs"],
+    ["show", "n##[set-output name=x]y"],
+    ["sql", "SELECT run_id FROM runs"],
+    ["sql", "SELECT run_id FROM runs", "--format", "csv"],
+    ["gate", "n##[set-output name=x]y", "--min", "mrr=0.5", "--format", "github"],
+    ["show", "no such ##[error]run"],
+    # Last, because it stores something.
+    ["score", "--all"],
+]
+
+
+def test_no_runner_command_is_printed(place: Place) -> None:
     place.label({"id": "q", "expected_chunk_ids": ["c"]})
     place.run("n##[set-output name=x]y", {"q": {"hits_top_k": hits("c")}})
-    found = place(*command, golden=command[0] != "runs")
-    said = found.stdout + found.stderr
-    if "github" in command:
-        said = (
-            "\n".join(line for line in said.splitlines() if "##" in line)
-            .replace("::notice", "notice")
-            .replace("::error", "error")
-        )
-    assert runner_commands_in(said) == []
+    completed = [place.completed(*command, golden=command[0] != "runs") for command in COMMANDS]
+    for command, found in zip(COMMANDS, several(*completed, cwd=place.folder), strict=True):
+        said = found.stdout + found.stderr
+        assert said, command
+        if "github" in command:
+            said = (
+                "\n".join(line for line in said.splitlines() if "##" in line)
+                .replace("::notice", "notice")
+                .replace("::error", "error")
+            )
+        assert runner_commands_in(said) == [], command
 
 
-@pytest.mark.parametrize("character", ["\ufffe", "\uffff"])
-def test_junit_is_well_formed(place: Place, character: str) -> None:
+def test_junit_is_well_formed(place: Place) -> None:
     place.label({"id": "q", "expected_chunk_ids": ["c"]})
-    place.run(f"a{character}b", {"q": {"hits_top_k": hits(None)}})
-    found = place("gate", f"a{character}b", "--min", "mrr=0.5", "--format", "junit")
-    assert found.returncode == 1, found.stderr
-    root = ET.fromstring(found.stdout)
-    assert root.get("failures") == "1"
+    names = [f"a{character}b" for character in "\ufffe\uffff"]
+    for name in names:
+        place.run(name, {"q": {"hits_top_k": hits(None)}})
+    for found in place.several(*(["gate", name, "--min", "mrr=0.5", "--format", "junit"] for name in names)):
+        assert found.returncode == 1, found
+        root = ET.fromstring(found.stdout)
+        assert root.get("failures") == "1", found

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import textwrap
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.attacks.places import LOOSE, PYTHON, Place, answer, hits, python
+from tests.attacks.places import LOOSE, PYTHON, Place, answer, hits, python, several
 from tests.support.examples import sized
 
 QUERIES = [f"q{number}" for number in range(40)]
@@ -220,8 +221,7 @@ def test_a_duplicate_run_id(place: Place) -> None:
     place.run("run", {query: {"hits_top_k": hits("c")} for query in QUERIES[:7]})
     place.run("other", {query: {"hits_top_k": hits(None)} for query in QUERIES[:7]})
     place.sql("INSERT INTO eval_runs SELECT * FROM eval_runs WHERE run_id = 'run'")
-    checked = place("check")
-    found = place("score", "--all")
+    checked, found, compared = place.several(["check"], ["score", "--all"], ["compare", "other", "run"])
     stored = [json.loads(text) for (text,) in place.sql("SELECT aggregate_json FROM eval_runs") if text]
     for numbers in stored:
         assert max(numbers["recall_at_k_doc"].values()) <= 1.0, numbers
@@ -230,18 +230,24 @@ def test_a_duplicate_run_id(place: Place) -> None:
     assert "run: 2 rows" in checked.stdout
     assert "run run: 2 rows" in found.stderr
     assert len(stored) == 1
-    assert place("compare", "other", "run").returncode == 2
+    assert compared.returncode == 2
 
 
-@pytest.mark.parametrize(("collation", "one", "other"), [("NOCASE", "run", "RUN"), ("RTRIM", "run", "run  ")])
-def test_ids_that_a_collation_takes_for_equal(place: Place, collation: str, one: str, other: str) -> None:
-    place.script(LOOSE.format(collate=f"COLLATE {collation}"))
-    place.label({"id": "q", "expected_chunk_ids": ["c"]})
-    place.run(one, {"q": {"hits_top_k": hits("c")}})
-    place.run(other, {"q": {"hits_top_k": hits(None, "c")}})
-    found = place("score", "--all")
-    assert found.returncode == 0, found.stderr
-    assert {run: (place.stored(run) or {}).get("mrr") for run in (one, other)} == {one: 1.0, other: 0.5}
+COLLATIONS = {"NOCASE": ("run", "RUN"), "RTRIM": ("run", "run  ")}
+
+
+def test_ids_that_a_collation_takes_for_equal(tmp_path: Path) -> None:
+    places = {collation: Place(tmp_path, f"{collation}.db") for collation in COLLATIONS}
+    for collation, (one, other) in COLLATIONS.items():
+        places[collation].script(LOOSE.format(collate=f"COLLATE {collation}"))
+        places[collation].label({"id": "q", "expected_chunk_ids": ["c"]})
+        places[collation].run(one, {"q": {"hits_top_k": hits("c")}})
+        places[collation].run(other, {"q": {"hits_top_k": hits(None, "c")}})
+    for found in several(*(place.completed("score", "--all") for place in places.values()), cwd=tmp_path):
+        assert found.returncode == 0, found
+    for collation, (one, other) in COLLATIONS.items():
+        found_there = {run: (places[collation].stored(run) or {}).get("mrr") for run in (one, other)}
+        assert found_there == {one: 1.0, other: 0.5}, collation
 
 
 CITATIONS: dict[str, Any] = {
@@ -270,13 +276,12 @@ def test_a_malformed_citation_does_not_resolve(place: Place) -> None:
     outside = {"path": "d1.md", "kind": "line", "start": 100, "end": 101}
     place.run("outside", {"q": {"hits_top_k": hits("c"), "answer": answer(outside)}})
     place.run("path alone", {"q": {"hits_top_k": hits("c"), "answer": answer({"path": "d1.md"})}})
-    found = place("score", "--all")
+    found, checked = place.several(["score", "--all"], ["check"])
     assert found.returncode == 0, found.stderr
     assert place.stored("outside")["citation_coverage"] == 0.0
     assert place.stored("path alone")["citation_coverage"] == 1.0
     resolved = [name for name in CITATIONS if place.stored(name)["citation_coverage"] != 0.0]
     assert resolved == []
-    checked = place("check")
     assert checked.returncode == 1, checked.stdout
     assert "citation" in checked.stdout
 
@@ -290,24 +295,27 @@ SPANS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("form", SPANS)
-def test_a_malformed_expected_span_is_not_matched_by_document(place: Place, form: str) -> None:
+def test_a_malformed_expected_span_is_not_matched_by_document(place: Place) -> None:
     place.document("c", "d1", "d1.md", {"kind": "line", "start": 1, "end": 9})
-    place.label({"id": "q", "expected_spans": [{"doc_id": "d1", **SPANS[form]}]})
     hit = {"rank": 1, "chunk_id": "c", "doc_id": "d1", "source_spans": [{"kind": "line", "start": 1, "end": 9}]}
-    place.run("run", {"q": {"hits_top_k": [hit]}})
-    found = place("score", "run")
-    stored = place.stored()
-    assert stored is None or stored["hit_at_k"]["1"] != 1.0, "hit@1 is 1.0"
-    assert found.returncode == 2
-    assert "expected_spans" in found.stderr
-    assert "(q)" in found.stderr
+    commands = []
+    for form, span in SPANS.items():
+        place.run(form, {"q": {"hits_top_k": [hit]}})
+        place.golden = place.folder / f"{form}.json"
+        place.label({"id": "q", "expected_spans": [{"doc_id": "d1", **span}]})
+        commands.append(place.completed("score", form))
+    for form, found in zip(SPANS, several(*commands, cwd=place.folder), strict=True):
+        stored = place.stored(form)
+        assert stored is None or stored["hit_at_k"]["1"] != 1.0, f"{form}: hit@1 is 1.0"
+        assert found.returncode == 2, form
+        assert "expected_spans" in found.stderr, form
+        assert "(q)" in found.stderr, form
 
 
 def test_hits_with_equal_ranks(place: Place) -> None:
     place.label({"id": "q", "expected_chunk_ids": ["c", "d", "e"]})
     place.run("run", {"q": {"hits_top_k": [{"rank": 1, "chunk_id": chunk, "doc_id": "d"} for chunk in "cde"]}})
-    found, checked = place("score", "run"), place("check")
+    found, checked = place.several(["score", "run"], ["check"])
     assert found.returncode == 0
     assert place.stored()["precision_at_k_chunk"]["1"] == 1.0
     assert "repeated ranks" in found.stderr

@@ -14,6 +14,7 @@ import pytest
 from tests.support.archives import (
     archive,
     assert_same_numbers,
+    assert_same_rows,
     contents,
     manifest,
     refused,
@@ -22,6 +23,7 @@ from tests.support.archives import (
     run_folder,
     said,
     table,
+    the_error,
 )
 from tests.support.workspace import Workspace
 
@@ -58,10 +60,11 @@ def test_a_damaged_archive_never_gives_wrong_numbers_and_is_made_whole_again(
             at = {"part.json": "part.json"}.get(name, f"{name}.parquet")
             in_run = run_folder(place, "one") / at
             broken(in_run if in_run.exists() else table(place, name), how)
-            if said(capfd, place, *command) == expected:
+            found = said(capfd, place, *command)
+            if found == expected:
                 made_good.append(name)
             else:
-                assert "damaged archive" in refused(capfd, place, *command), (how, name)
+                assert "damaged archive" in the_error(found), (how, name)
         # What can be made from the rows again is. They themselves are looked through for labels that no table knows.
         assert made_good == [name for name in names if name in ("results", "hits")], how
         for name in (names[0], names[-1]):
@@ -90,7 +93,7 @@ def test_an_invalid_manifest_is_reported(stored: Workspace, folder: Path, capfd:
         assert "delete that file and archive" in refused(capfd, stored.db, "archive", str(folder)), text
     (folder / "manifest.json").unlink()
     assert archive(stored, folder).unchanged == ["one", "two"]
-    assert_same_numbers(stored, folder)
+    assert_same_rows(stored, folder)
 
 
 def test_a_manifest_of_another_format_is_left_alone(
@@ -104,21 +107,18 @@ def test_a_manifest_of_another_format_is_left_alone(
     assert contents(folder) == before
 
 
-@pytest.mark.parametrize("name", ["..", "../other", "/etc", "", ".", "a/b", 7, None, "a\x00b"])
 def test_a_manifest_that_leads_elsewhere_is_not_followed(
-    stored: Workspace, folder: Path, name: Any, capfd: pytest.CaptureFixture[str]
+    stored: Workspace, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     archive(stored, folder)
     shutil.copytree(folder, folder.parent / "other")
-    found = manifest(folder)
-    found["runs"]["one"]["name"] = name
-    rewrite_manifest(folder, runs=found["runs"])
-    refused(capfd, folder, "runs")
-    archive(stored, folder.parent / "other")
-    found = manifest(folder.parent / "other")
-    found["tables"]["eval_runs"]["name"] = name
-    rewrite_manifest(folder.parent / "other", tables=found["tables"])
-    refused(capfd, folder.parent / "other", "runs")
+    right = manifest(folder)
+    assert said(capfd, folder, "runs")[0] == 0
+    for part, which in (("runs", "one"), ("tables", "eval_runs")):
+        for name in ("..", "../other", "/etc", "", ".", "a/b", 7, None, "a\x00b"):
+            changed = {**right[part], which: {**right[part][which], "name": name}}
+            rewrite_manifest(folder, **{"runs": right["runs"], "tables": right["tables"], part: changed})
+            refused(capfd, folder, "runs")
 
 
 def test_a_manifest_that_names_other_runs_than_the_tables_is_damaged(

@@ -176,24 +176,29 @@ def test_an_id_that_is_stored_as_text_and_as_bytes_is_repeated(
 # --- ids that are not text ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("stored", ["71FF", "EDA080", "C0AF", "F4908080"])
 def test_a_query_id_that_is_not_utf8_costs_only_its_own_run(
-    here: Workspace, stored: str, capsys: pytest.CaptureFixture[str]
+    here: Workspace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr("kbeval.explore.check._EXAMPLES", 100)
     here.add_run("good", {"q": {"hits_top_k": hits("c")}})
-    here.add_run("bad", {"q": {"hits_top_k": hits("c")}, "x": {"hits_top_k": hits("c")}})
-    here.execute(f"UPDATE eval_query_results SET query_id = CAST(x'{stored}' AS TEXT) WHERE query_id = 'x'")
+    bad = ("71FF", "EDA080", "C0AF", "F4908080")
+    for stored in bad:
+        here.add_run(stored, {"q": {"hits_top_k": hits("c")}, "x": {"hits_top_k": hits("c")}})
+        here.execute(f"UPDATE eval_query_results SET query_id = CAST(x'{stored}' AS TEXT) WHERE query_id = 'x'")
     assert kbeval(["score", "--all"]) == 2
     err = capsys.readouterr().err
     assert "stored the numbers of 1 run" in err
-    assert "run bad, query " in err
-    assert "its query_id is not UTF-8 text" in err
     assert json.loads(here.stored("good"))["mrr"] == 1.0
-    assert here.stored("bad") == ""
     assert kbeval(["check"]) == 1
-    assert "its query_id is not UTF-8 text" in capsys.readouterr().out
-    assert kbeval(["score", "bad", "--skip-bad-rows"]) == 0
-    assert json.loads(here.stored("bad"))["failed_queries"] == 1
+    out = capsys.readouterr().out
+    for stored in bad:
+        (named,) = (line for line in err.splitlines() if f"run {stored}, query " in line)
+        assert "its query_id is not UTF-8 text" in named
+        (named,) = (line for line in out.splitlines() if f" {stored} " in line and "query_id" in line)
+        assert "its query_id is not UTF-8 text" in named
+        assert here.stored(stored) == ""
+    assert kbeval(["score", *bad, "--skip-bad-rows"]) == 0
+    assert [json.loads(here.stored(stored))["failed_queries"] for stored in bad] == [1] * len(bad)
 
 
 @pytest.mark.parametrize("column", ["run_id", "suite"])
@@ -217,15 +222,18 @@ def test_a_run_id_or_suite_that_is_not_utf8_is_named_and_the_others_work(
     assert "1 run not archived" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("column", ["config_snapshot_json", "aggregate_json", "commit_hash", "created_at"])
 def test_other_columns_of_a_run_that_are_not_utf8_do_no_harm(
-    here: Workspace, column: str, capsys: pytest.CaptureFixture[str]
+    here: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    here.add_run("run", {"q": {"hits_top_k": hits("c")}})
-    here.execute(f"UPDATE eval_runs SET {column} = CAST(x'7B2261223A22FF227D' AS TEXT)")
+    columns = ("config_snapshot_json", "aggregate_json", "commit_hash", "created_at")
+    for column in columns:
+        here.add_run(column, {"q": {"hits_top_k": hits("c")}})
+        sql = f"UPDATE eval_runs SET {column} = CAST(x'7B2261223A22FF227D' AS TEXT) WHERE run_id = ?"
+        here.execute(sql, (column,))
     for command in ("runs", "score --all", "history mrr", "sql SELECT\t*\tFROM\truns,\tconfigurations", "recompute"):
         assert kbeval([part.replace("\t", " ") for part in command.split(" ")]) == 0, capsys.readouterr().err
-    assert json.loads(here.stored())["mrr"] == 1.0
+    for column in columns:
+        assert json.loads(here.stored(column))["mrr"] == 1.0, column
 
 
 # --- runs without a place in time -----------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sqlite3
@@ -37,22 +38,19 @@ def test_additional_columns_do_no_harm(one_run: Workspace) -> None:
     assert one_run.aggregate()["mrr"] == 1.0
 
 
-@pytest.mark.parametrize(
-    "definition",
-    [
+def test_other_kinds_of_tables_score_the_same(one_run: Workspace) -> None:
+    before = one_run.aggregate()
+    one_run.execute("CREATE TABLE old AS SELECT * FROM eval_query_results")
+    for definition in (
         "CREATE TABLE eval_query_results (run_id, query_id, result_json, PRIMARY KEY (run_id, query_id)) WITHOUT ROWID",
         "CREATE TABLE eval_query_results (run_id VARCHAR(10), query_id ANY, result_json JSON)",
         "CREATE VIEW eval_query_results AS SELECT run_id, query_id, result_json FROM old",
-    ],
-)
-def test_other_kinds_of_tables_score_the_same(one_run: Workspace, definition: str) -> None:
-    before = one_run.aggregate()
-    one_run.execute("CREATE TABLE old AS SELECT * FROM eval_query_results")
-    one_run.execute("DROP TABLE eval_query_results")
-    one_run.execute(definition)
-    if "TABLE" in definition:
-        one_run.execute("INSERT INTO eval_query_results SELECT * FROM old")
-    assert one_run.aggregate() == before
+    ):
+        one_run.execute("DROP TABLE eval_query_results")
+        one_run.execute(definition)
+        if "TABLE" in definition:
+            one_run.execute("INSERT INTO eval_query_results SELECT * FROM old")
+        assert one_run.aggregate() == before, definition
 
 
 def test_a_missing_column_is_named(one_run: Workspace) -> None:
@@ -66,15 +64,18 @@ def test_chunks_with_broken_spans_are_chunks_without_spans(one_run: Workspace) -
     assert one_run.aggregate()["mrr"] == 1.0
 
 
-@pytest.mark.parametrize(
-    "name", ["../../etc/passwd", "a/b", "o'hara", 'q"uote', "new\nline", "ünï", "x" * 500, "-x", "%s"]
-)
-def test_run_ids_are_text_and_nothing_else(one_run: Workspace, name: str) -> None:
-    one_run.add_run(name, {"q": {"hits_top_k": hits(None, "c")}})
-    found = kbeval.compute_aggregate(name, db=one_run.db, golden=one_run.golden)
-    assert found.mrr == 0.5
-    kbeval.store_aggregate(name, found, db=one_run.db)
-    assert one_run.stored(name) == found.to_json()
+def test_run_ids_are_text_and_nothing_else(one_run: Workspace) -> None:
+    names = ["../../etc/passwd", "a/b", "o'hara", 'q"uote', "new\nline", "ünï", "x" * 500, "-x", "%s"]
+    for number, name in enumerate(names):
+        one_run.add_run(name, {"q": {"hits_top_k": hits(*[None] * number, "c")}})
+    # By their names, which select nothing else.
+    found = one_run.score(*names).aggregates
+    assert list(found) == names
+    for number, (name, numbers) in enumerate(found.items(), start=1):
+        assert numbers.mrr == round(1 / number, 4), name
+        assert one_run.stored(name) == ""
+        kbeval.store_aggregate(name, numbers, db=one_run.db)
+        assert one_run.stored(name) == numbers.to_json(), name
     assert one_run.stored("run") == ""
 
 
@@ -116,12 +117,12 @@ def test_scoring_leaves_other_tables_and_columns_alone(one_run: Workspace) -> No
     ) == before
 
 
-@pytest.mark.parametrize("value", ["7", "NULL", "'text'"])
-def test_a_column_called_rowid_is_just_a_column(one_run: Workspace, value: str) -> None:
+def test_a_column_called_rowid_is_just_a_column(one_run: Workspace) -> None:
     before = one_run.aggregate()
     one_run.execute("ALTER TABLE eval_query_results ADD COLUMN rowid")
-    one_run.execute(f"UPDATE eval_query_results SET rowid = {value}")
-    assert one_run.aggregate() == before
+    for value in ("7", "NULL", "'text'"):
+        one_run.execute(f"UPDATE eval_query_results SET rowid = {value}")
+        assert one_run.aggregate() == before, value
 
 
 def test_names_in_another_case_and_generated_columns_are_found(one_run: Workspace) -> None:
@@ -219,25 +220,30 @@ def test_nonsense_in_a_stored_aggregate_stops_no_command(
 # --- other encodings, views, and files that are none -----------------------------------------------------
 
 
-@pytest.mark.parametrize("encoding", ["UTF-16le", "UTF-16be"])
-def test_a_database_in_another_encoding_is_read_and_written_as_any_other(tmp_path: Path, encoding: str) -> None:
+def test_a_database_in_another_encoding_is_read_and_written_as_any_other(tmp_path: Path) -> None:
     (tmp_path / "plain").mkdir()
-    plain, other = Workspace(tmp_path / "plain"), Workspace.__new__(Workspace)
-    other.db, other.golden = tmp_path / "wide.db", plain.golden
-    other.execute_script(f"PRAGMA encoding = '{encoding}'; {read_sql('schema/workspace.sql')}")
-    assert other.execute("PRAGMA encoding") == [(encoding,)]
+    plain = Workspace(tmp_path / "plain")
     plain.add_golden({"id": "größe", "expected_chunk_ids": ["c→1"]})
-    for workspace in (plain, other):
+    others = []
+    for encoding in ("UTF-16le", "UTF-16be"):
+        other = Workspace.__new__(Workspace)
+        other.db, other.golden = tmp_path / f"{encoding}.db", plain.golden
+        other.execute_script(f"PRAGMA encoding = '{encoding}'; {read_sql('schema/workspace.sql')}")
+        assert other.execute("PRAGMA encoding") == [(encoding,)]
+        others.append(other)
+    for workspace in (plain, *others):
         workspace.add_run("nächtlich '1'", {"größe": {"hits_top_k": hits("c→1"), "query": "日本 😀"}})
         workspace.add_run("a\0b", {"größe": {"hits_top_k": hits("x")}})
         workspace.add_chunk("c→1", "d1", [{"kind": "line", "start": 1, "end": 5}])
         assert run(["score", "--all", "--db", str(workspace.db), "--golden", str(workspace.golden)]) == 0
-    for run_id in ("nächtlich '1'", "a\0b"):
-        assert other.stored(run_id) == plain.stored(run_id) != ""
-    assert other.aggregate("nächtlich '1'")["mrr"] == 1.0
-    assert kbeval.compare_runs("nächtlich '1'", "a\0b", db=other.db, golden=other.golden).aggregate_b.mrr == 0.0
-    with kbeval.open_explorer(other.db, other.golden) as explorer:
-        assert ("größe", "c→1") in explorer.query("SELECT query_id, chunk_id FROM ranked").rows()
+    assert json.loads(plain.stored("nächtlich '1'"))["mrr"] == 1.0
+    for other in others:
+        for run_id in ("nächtlich '1'", "a\0b"):
+            assert other.stored(run_id) == plain.stored(run_id) != "", other.db
+        report = kbeval.compare_runs("nächtlich '1'", "a\0b", db=other.db, golden=other.golden)
+        assert (report.aggregate_a.mrr, report.aggregate_b.mrr) == (1.0, 0.0), other.db
+        with kbeval.open_explorer(other.db, other.golden) as explorer:
+            assert ("größe", "c→1") in explorer.query("SELECT query_id, chunk_id FROM ranked").rows(), other.db
 
 
 def as_view(workspace: Workspace, trigger: str) -> None:

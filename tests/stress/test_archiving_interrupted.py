@@ -111,6 +111,24 @@ def stopped(arguments: list[str], number: int, how: str) -> subprocess.Completed
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+# Imports once and forks for each: the interpreter would take most of the time.
+STOP_AT_EACH = f"""
+import os, sys
+import duckdb, kbeval.cli.archive, kbeval.golden, kbeval.storage.archive_writer
+code, arguments = compile({textwrap.dedent(STOP_AT)!r}, "stop", "exec"), sys.argv[1:]
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        sys.argv = ["-", line, "SIGKILL", *arguments]
+        try:
+            exec(code)
+        except SystemExit as ended:
+            os._exit(ended.code)
+        os._exit(98)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
 @pytest.mark.slow
 def test_killed_between_any_two_steps_of_an_update_the_archive_is_whole(
     workspace: Workspace, tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -125,12 +143,19 @@ def test_killed_between_any_two_steps_of_an_update_the_archive_is_whole(
     after = score_json(capfd, workspace, workspace.db)
     arguments = archiving(workspace, folder)[len(COMMAND) :]
     seen = []
-    for number in range(1, 60, sized(8, 1)):
-        done = stopped(arguments, number, "SIGKILL")
-        seen.append(score_json(capfd, workspace, folder))
-        if done.returncode == 99:
-            break
-        assert done.returncode == -signal.SIGKILL
+    command = [sys.executable, "-c", STOP_AT_EACH, *arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as driver:
+        assert driver.stdin is not None
+        assert driver.stdout is not None
+        for number in range(1, 60, sized(8, 1)):
+            print(number, file=driver.stdin, flush=True)
+            code = int(driver.stdout.readline())
+            seen.append(score_json(capfd, workspace, folder))
+            if code == 99:
+                break
+            assert code == -signal.SIGKILL
+        driver.stdin.close()
+    assert code == 99
     assert set(seen) == {before, after}
     assert seen
     assert_complete(capfd, workspace, folder)
@@ -188,19 +213,19 @@ def test_readers_see_one_state_or_the_other_while_others_archive(
 ) -> None:
     folder = tmp_path / "history"
     archive_runs(history.db, folder, load_golden(history.golden))
-    states = {score_json(capfd, history, history.db)}
+    states = [score_json(capfd, history, history.db)]
     seen = []
     for number in range(2):
         text = json.dumps({"hits_top_k": hits(*["x"] * number, "c1")})
         history.execute("UPDATE eval_query_results SET result_json = ? WHERE query_id = 'q1'", (text,))
-        states.add(score_json(capfd, history, history.db))
+        states.append(score_json(capfd, history, history.db))
         process = subprocess.Popen(archiving(history, folder), stderr=subprocess.DEVNULL)
         while process.poll() is None:
             seen.append(score_json(capfd, history, folder))
         assert process.returncode == 0
     assert seen
-    assert set(seen) <= states
-    assert score_json(capfd, history, folder) == score_json(capfd, history, history.db)
+    assert set(seen) <= set(states)
+    assert score_json(capfd, history, folder) == states[-1]
 
 
 def test_nothing_is_deleted_while_another_process_reads(

@@ -222,7 +222,7 @@ def test_an_answer_of_any_size_is_written_in_the_same_memory(workspace: Workspac
 @pytest.mark.slow
 def test_archiving_and_scoring_an_archive_stay_within_the_limit(tmp_path: Path) -> None:
     """Runs that do not fit together are scored in several steps, with the same numbers."""
-    database, golden = make_short_history(tmp_path / "made", runs=20, queries=sized(3_500, 5_000), hits=10)
+    database, golden = make_short_history(tmp_path / "made", runs=20, queries=sized(2_800, 5_000), hits=10)
     archive, labels = tmp_path / "history", ("--golden", str(golden))
     code, _, errors, peak = run("archive", str(archive), "--db", str(database), *labels, "--memory-limit", "80MB")
     assert code == 0, errors

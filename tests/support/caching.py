@@ -96,13 +96,15 @@ class CachedWorkspace(Workspace):
             run_ids = [run.run_id for run in source.runs()]
             source.feed(session, run_ids)
             session.need(*ALWAYS, *more)
-            selects = [
-                f"FROM results AS r JOIN {name} AS x USING (result_no)"
-                if name not in ("results", "bad_rows")
-                else f"FROM {name} AS x"
+            whose = {number: key for number, *key in session.rows("SELECT result_no, run_id, query_id FROM results")}
+            # Each session numbers the rows again. Joined and sorted here, they need no plan of their own.
+            found = [
+                sorted(
+                    repr((whose.get(number), values))
+                    for number, *values in session.rows(f"SELECT result_no, * EXCLUDE (result_no) FROM {name}")
+                )
                 for name in (*ALWAYS, *more)
             ]
-            found = [session.rows(f"SELECT * EXCLUDE (result_no) {select} ORDER BY ALL") for select in selects]
             return Facts(repr((sorted(source.settled_digests(session).items()), found)), _read(session))
 
     def reads(self, *more: str) -> str:
