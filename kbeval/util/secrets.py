@@ -193,9 +193,10 @@ _HOST = re.compile(r"[^:@]*(:\d*)?|\[[0-9a-fA-F:.]*\](:\d*)?")
 _PARAMETER = re.compile(r"[?&;#]([\w.%\[\]-]+)=([^&;\s\"'#]+)")
 _BEARER = re.compile(r"\b(bearer|basic|apikey|digest|negotiate)[ \t]+([\w.~+/=:-]{6,})", re.IGNORECASE)
 # KEY=value, "key": "value", --key value, and a line `Key: value`.
-_QUOTED = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
+# A text that was cut off ends without its quote.
+_QUOTED = r"\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'(?:[^'\\]|\\.)*(?:'|\\?\Z)"
 _ASSIGNED = re.compile(rf"(?<![?&\w.%-])(-{{0,2}}[A-Za-z_][\w.-]*)[ \t]*=[ \t]*({_QUOTED}|[^\s;,&\"']+)")
-_JSON = re.compile(rf"[\"']([^\"'\n]{{1,100}})[\"']\s*(?::|=>)\s*({_QUOTED}|[^\s,}}\]\"']+)")
+_JSON = re.compile(rf"[\"']([^\"'\n]{{1,100}})[\"']\s*(?::|=>)\s*({_QUOTED}|[\[{{][^\]}}]*[\]}}]?|[^\s,}}\]\"']+)")
 _FLAG = re.compile(rf"(?<!\S)--?([A-Za-z][\w.-]*)[ \t]+({_QUOTED}|[^\s\"'-]\S*)")
 _LINE = re.compile(r"^[ \t>-]*([A-Za-z][\w.-]*)[ \t]*:[ \t]+(\S[^\n]*)", re.MULTILINE)
 _LOGIN = re.compile(r"(?<!\S)(?:-u|--user|--proxy-user)[ =]([^\s:]+:\S+)")
@@ -244,7 +245,8 @@ def _assigned_parts(text: str) -> Iterator[tuple[int, int]]:
             bare = value.strip("\"'")
             if is_secret_value(level, bare) and not _is_flag_value(pattern, bare):
                 is_quoted = value[:1] in "\"'" and len(value) > 1
-                yield match.start(2) + is_quoted, match.start(2) + len(value) - is_quoted
+                is_closed = is_quoted and value[-1] == value[0]
+                yield match.start(2) + is_quoted, match.start(2) + len(value) - is_closed
 
 
 def _is_flag_value(pattern: re.Pattern[str], bare: str) -> bool:

@@ -83,10 +83,30 @@ def test_a_configuration_without_secrets_is_kept_unchanged() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [f'{{"api_key": "{CANARY}", ', f"OPENAI_API_KEY={CANARY}", f'["https://me:{CANARY}@host"]']
+    "text",
+    [
+        f'{{"api_key": "{CANARY}", ',
+        f"OPENAI_API_KEY={CANARY}",
+        f'["https://me:{CANARY}@host"]',
+        # Cut off within the value.
+        *(f'{{"api_key": "{CANARY}{end}' for end in ("", "\n", "\\", ", and more")),
+        f"{{'api_key': '{CANARY}",
+        f'API_KEY="{CANARY}',
+        f'{{"api_key": {{"first": "{CANARY}',
+        f'{{"api_key": ["{CANARY}", "{CANARY}"',
+    ],
 )
 def test_a_configuration_that_cannot_be_read_is_kept_without_secrets_too(text: str) -> None:
-    assert not shows(kept_config(text))
+    kept = kept_config(text)
+    assert not shows(kept)
+    assert kept_config(kept) == kept
+
+
+@pytest.mark.parametrize(
+    "text", ['{"note": "the api_key is', '{"temperature": "warm', '{"tokens": [1, 2', '{"a": {"b": "c']
+)
+def test_a_configuration_that_was_cut_off_elsewhere_is_kept_unchanged(text: str) -> None:
+    assert kept_config(text) == text
 
 
 @pytest.mark.parametrize(
