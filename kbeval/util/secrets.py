@@ -196,7 +196,11 @@ _BEARER = re.compile(r"\b(bearer|basic|apikey|digest|negotiate)[ \t]+([\w.~+/=:-
 # A text that was cut off ends without its quote.
 _QUOTED = r"\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'(?:[^'\\]|\\.)*(?:'|\\?\Z)"
 _ASSIGNED = re.compile(rf"(?<![?&\w.%-])(-{{0,2}}[A-Za-z_][\w.-]*)[ \t]*=[ \t]*({_QUOTED}|[^\s;,&\"']+)")
-_JSON = re.compile(rf"[\"']([^\"'\n]{{1,100}})[\"']\s*(?::|=>)\s*({_QUOTED}|[\[{{][^\]}}]*[\]}}]?|[^\s,}}\]\"']+)")
+# A list or an object with up to two levels of others in it, to where it ends or was cut off.
+_NESTED = r"[\[{][^\[\]{}]*[\]}]?"
+for _ in range(2):
+    _NESTED = rf"[\[{{](?:[^\[\]{{}}]|{_NESTED})*[\]}}]?"
+_JSON = re.compile(rf"[\"']([^\"'\n]{{1,100}})[\"']\s*(?::|=>)\s*({_QUOTED}|{_NESTED}|[^\s,}}\]\"']+)")
 _FLAG = re.compile(rf"(?<!\S)--?([A-Za-z][\w.-]*)[ \t]+({_QUOTED}|[^\s\"'-]\S*)")
 _LINE = re.compile(r"^[ \t>-]*([A-Za-z][\w.-]*)[ \t]*:[ \t]+(\S[^\n]*)", re.MULTILINE)
 _LOGIN = re.compile(r"(?<!\S)(?:-u|--user|--proxy-user)[ =]([^\s:]+:\S+)")

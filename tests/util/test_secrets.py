@@ -94,6 +94,7 @@ def test_a_configuration_without_secrets_is_kept_unchanged() -> None:
         f'API_KEY="{CANARY}',
         f'{{"api_key": {{"first": "{CANARY}',
         f'{{"api_key": ["{CANARY}", "{CANARY}"',
+        f'{{"api_key": {{"a": [["{CANARY}"], "{CANARY}"], "b": "{CANARY}"}}, ',
     ],
 )
 def test_a_configuration_that_cannot_be_read_is_kept_without_secrets_too(text: str) -> None:
@@ -111,7 +112,20 @@ def test_a_configuration_that_was_cut_off_elsewhere_is_kept_unchanged(text: str)
 
 @pytest.mark.parametrize(
     "piece",
-    ["a://a:", "a=' ", 'a="', "Bearer ", "k:  ", " " * 9 + "x", "eyJ.eyJ", "-----BEGIN PRIVATE KEY-----", "?a=&"],
+    [
+        "a://a:",
+        "a=' ",
+        'a="',
+        "Bearer ",
+        "k:  ",
+        " " * 9 + "x",
+        "eyJ.eyJ",
+        '"key": [',
+        '"key": {[',
+        '"key": [[]',
+        "-----BEGIN PRIVATE KEY-----",
+        "?a=&",
+    ],
 )
 def test_no_text_takes_long_to_look_through(piece: str) -> None:
     started = time.process_time()
