@@ -41,8 +41,8 @@ def test_each_step_has_its_file_its_sentence_and_its_rows(capsys: pytest.Capture
     at = next(place for place, line in enumerate(lines) if "sql/matching/id_matches.sql" in line)
     assert [line.split() for line in lines[at + 1 : at + 4]] == [
         ["the", "hits", "that", "are", "an", "expected", "chunk."],
-        ["position", "rank", "place"],
-        ["13", "13", "c1"],
+        ["position", "rank", "place", "doc_id"],
+        ["13", "13", "c1", "d1"],
     ]
     # Ten of the thirteen hits are shown.
     assert "… and 3 more rows" in out
