@@ -85,7 +85,7 @@ def score_command(runs: tuple[str, ...], all_runs: bool, form: str, **flags: Any
     database, golden = settings.db(), settings.golden()
     with common.Progress() as progress:
         options = settings.score_options(by=by, on_step=progress.step, engine=flags["engine"] or "")
-        writer = None if shard is None else _shard_writer(database, shard)
+        writer = None if shard is None else shard.writer(database)
         job = _Job(database, dry_run=dry_run, skip_bad=skip_bad, step=progress.step, writer=writer)
         if all_runs:
             # Slices are not stored, so they are always computed.
@@ -113,12 +113,6 @@ def _shard(text: str) -> Shard:
     from kbeval.scoring.shards import Shard  # most scorings have none
 
     return Shard.parse(text)
-
-
-def _shard_writer(database: str, shard: Shard) -> ShardWriter:
-    from kbeval.scoring.shards import ShardWriter
-
-    return ShardWriter(database, shard)
 
 
 def _merge(runs: tuple[str, ...], **flags: Any) -> int:  # noqa: ANN401  (click's options)

@@ -150,7 +150,7 @@ class FarSession(Session):
         if name in HERE or not relation.reads & self._there:
             self._bring_back(relation.reads & self._there)
             self.define_macros(relation.select)
-            super().execute(f"CREATE {relation.kind.upper()} {name} AS {relation.sql}")
+            super().execute(f"CREATE {relation.kind.upper()} {name} AS {relation.select}")
         else:
             self._make(name, relation.kind, relation.select)
 

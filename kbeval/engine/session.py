@@ -35,17 +35,28 @@ COMPRESS_FROM_BYTES = 1_000_000_000
 # a few kilobytes can take all memory.
 SMALL_BYTES = 8_000_000
 SKIPPED_IF_SMALL = (
-    *("join_filter_pushdown", "join_elimination", "common_aggregate", "common_subplan", "compressed_materialization"),
-    *(
-        "aggregate_reuse",
-        "distinct_aggregate_rewrite",
-        "duplicate_groups",
-        "grouping_sets",
-        "partial_aggregate_pushdown",
-    ),
-    *("partitioned_execution", "projection_placement", "projection_pullup", "redundant_order_keys", "remote_pushdown"),
-    *("row_group_pruner", "sampling_pushdown", "scalar_fn_pushdown", "type_pushdown", "window_rewriter"),
-    *("window_self_join", "extension"),
+    "aggregate_reuse",
+    "common_aggregate",
+    "common_subplan",
+    "compressed_materialization",
+    "distinct_aggregate_rewrite",
+    "duplicate_groups",
+    "extension",
+    "grouping_sets",
+    "join_elimination",
+    "join_filter_pushdown",
+    "partial_aggregate_pushdown",
+    "partitioned_execution",
+    "projection_placement",
+    "projection_pullup",
+    "redundant_order_keys",
+    "remote_pushdown",
+    "row_group_pruner",
+    "sampling_pushdown",
+    "scalar_fn_pushdown",
+    "type_pushdown",
+    "window_rewriter",
+    "window_self_join",
 )
 COMPRESSED = "work"
 

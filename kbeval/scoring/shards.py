@@ -70,6 +70,10 @@ class Shard:
         """The file that holds its numbers until they are merged."""
         return archive / SHARDS / f"{self.number}-of-{self.count}.json"
 
+    def writer(self, archive: str | os.PathLike[str]) -> ShardWriter:
+        """What collects its numbers."""
+        return ShardWriter(archive, self)
+
 
 class ShardWriter:
     """Collects the numbers of one shard, and writes them at the end."""

@@ -192,14 +192,18 @@ _AUTHORITY = re.compile(r"[^/?#]*")
 _HOST = re.compile(r"[^:@]*(:\d*)?|\[[0-9a-fA-F:.]*\](:\d*)?")
 _PARAMETER = re.compile(r"[?&;#]([\w.%\[\]-]+)=([^&;\s\"'#]+)")
 _BEARER = re.compile(r"\b(bearer|basic|apikey|digest|negotiate)[ \t]+([\w.~+/=:-]{6,})", re.IGNORECASE)
-# KEY=value, "key": "value", --key value, and a line `Key: value`.
-# A text that was cut off ends without its quote.
+# A value in quotes; if the text was cut off, without the second one.
 _QUOTED = r"\"(?:[^\"\\]|\\.)*(?:\"|\\?\Z)|'(?:[^'\\]|\\.)*(?:'|\\?\Z)"
+
+
+def _list_or_object(inner: str) -> str:
+    """To where it ends or was cut off. `inner`: what it may contain besides text without brackets."""
+    return rf"[\[{{](?:[^\[\]{{}}]{inner})*[\]}}]?"
+
+
+_NESTED = _list_or_object("|" + _list_or_object("|" + _list_or_object("")))
+# KEY=value, "key": "value", --key value, and a line `Key: value`.
 _ASSIGNED = re.compile(rf"(?<![?&\w.%-])(-{{0,2}}[A-Za-z_][\w.-]*)[ \t]*=[ \t]*({_QUOTED}|[^\s;,&\"']+)")
-# A list or an object with up to two levels of others in it, to where it ends or was cut off.
-_NESTED = r"[\[{][^\[\]{}]*[\]}]?"
-for _ in range(2):
-    _NESTED = rf"[\[{{](?:[^\[\]{{}}]|{_NESTED})*[\]}}]?"
 _JSON = re.compile(rf"[\"']([^\"'\n]{{1,100}})[\"']\s*(?::|=>)\s*({_QUOTED}|{_NESTED}|[^\s,}}\]\"']+)")
 _FLAG = re.compile(rf"(?<!\S)--?([A-Za-z][\w.-]*)[ \t]+({_QUOTED}|[^\s\"'-]\S*)")
 _LINE = re.compile(r"^[ \t>-]*([A-Za-z][\w.-]*)[ \t]*:[ \t]+(\S[^\n]*)", re.MULTILINE)

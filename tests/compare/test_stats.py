@@ -356,7 +356,7 @@ def share_that_holds(pairs: Pairs, others: int = 0, trials: int = TRIALS) -> flo
     # Of zeros and ones the numbers gained and lost decide, whatever the seed, and many trials have the same.
     known: dict[tuple[int, int], float] = {}
     with pytest.MonkeyPatch.context() as patch:
-        # p does not depend on the interval, which nobody looks at here.
+        # p does not depend on the interval, which is not needed here.
         patch.setattr("kbeval.compare.stats._limits", lambda *_, **__: (None, None))
         for trial in range(trials):
             amount = source.choice(sizes, n) * (source.random(n) < rate) * np.where(source.random(n) < share, 1, -1)

@@ -95,7 +95,7 @@ def test_people_score_blind_and_judges_are_compared_with_them(
 
     asyncio.run(in_terminal())
     # Here, since it takes as long as all other imports together, in each process that collects tests.
-    from sklearn.metrics import cohen_kappa_score  # type: ignore[import-untyped]
+    from sklearn.metrics import cohen_kappa_score
 
     found = people_and_judge(answered.db, "run", ScoreOptions())
     by = {row.person: row.agreement for row in found.rows}

@@ -51,7 +51,7 @@ def test_alpha_is_that_of_another_implementation(
         assert interval[0] <= expected <= interval[1]
     if people == 2:
         # Here, since it takes as long as all other imports together, in each process that collects tests.
-        from sklearn.metrics import cohen_kappa_score  # type: ignore[import-untyped]
+        from sklearn.metrics import cohen_kappa_score
 
         both = [unit for unit in made if len(unit) == 2]
         a, b = [unit["p0"] for unit in both], [unit["p1"] for unit in both]

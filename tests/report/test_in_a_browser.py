@@ -17,7 +17,10 @@ from tests.bench import reports
 from tests.bench.reports import make_texts
 from tests.report.hostile import RUN_A, RUN_B, make_hostile
 from tests.report.reading import data_of, hits_of
-from tests.support.browser import accessibility_faults, browser  # noqa: F401  (a fixture)
+from tests.support.browser import accessibility_faults, browser
+
+# A fixture.
+__all__ = ["browser"]
 
 # What each page is called in these tests.
 PAGES = ("two", "one", "history", "hostile two", "hostile one", "hostile history")
@@ -70,7 +73,7 @@ Open = Callable[..., Watched]
 
 
 @pytest.fixture(scope="module")
-def contexts(browser: Browser) -> dict[bool, BrowserContext]:  # noqa: F811
+def contexts(browser: Browser) -> dict[bool, BrowserContext]:
     """With and without JavaScript: a page in a context that is there already takes half the time."""
     return {
         script: browser.new_context(viewport={"width": 1400, "height": 900}, java_script_enabled=script)
@@ -85,7 +88,7 @@ def context(contexts: dict[bool, BrowserContext]) -> BrowserContext:
 
 
 @pytest.fixture
-def opened(browser: Browser, contexts: dict[bool, BrowserContext], pages: Files) -> Iterator[Open]:  # noqa: F811
+def opened(browser: Browser, contexts: dict[bool, BrowserContext], pages: Files) -> Iterator[Open]:
     """Opens a page; afterwards nothing may have been said in the console, or asked for.
 
     `more`: settings of a context of its own, which a page also needs if it is to remember something.
