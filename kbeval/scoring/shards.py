@@ -130,9 +130,11 @@ class _Part:
 
 def check_archive(database: str | os.PathLike[str]) -> None:
     """Shards require an archive, which many processes on many machines can read."""
-    if not is_archive(Path(database)):
-        msg = f"{database} is not an archive; create one with 'kbeval archive FOLDER', and specify it with --db"
-        raise UsageError(msg)
+    if is_archive(Path(database)):
+        return
+    wrong = f"{database} is not an archive" if Path(database).exists() else f"there is no archive {database}"
+    msg = f"{wrong}; create one with 'kbeval archive FOLDER', and specify it with --db"
+    raise UsageError(msg)
 
 
 def merge_shards(archive: str | os.PathLike[str]) -> Merged:

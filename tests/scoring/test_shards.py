@@ -133,6 +133,8 @@ def test_errors_are_one_line_and_store_nothing(
     refused("leave out RUN", "--merge", "run-1")
     refused("is not an archive", "--all", "--shard", "1/2", db=plain.db)
     refused("is not an archive", "--merge", db=plain.db)
+    refused("there is no archive", "--all", "--shard", "1/2", db=archive / "elsewhere")
+    refused("there is no archive", "--merge", db=archive / "elsewhere")
     refused("contains no shards to merge", "--merge")
 
     # A dry run writes no part; a run that cannot be scored fails its shard, whose other runs are written.
