@@ -221,9 +221,14 @@ class _Reader:
     def _next(self) -> tuple[Any, ...]:
         process, relation = self.relation.process, self.relation
         if not self._is_started:
-            kinds = tuple(kind for _, kind in relation.columns)
-            process.ask("stream", self._number, relation.sql, kinds, relation.batch_rows)
             self._is_started = True
+            if (begun := relation.take_begun()) is not None:
+                found = process.ask_plainly("next", begun)
+                # Otherwise the database was closed and opened again since.
+                if found[0] != "gone":
+                    self._number = begun
+                    return found
+            process.ask("stream", self._number, *relation.statement)
         return process.ask_plainly("next", self._number)
 
     def fill_next(self, target: int) -> None:
@@ -317,6 +322,30 @@ class Relation:
         self.sql = sql
         self.columns = columns
         self.batch_rows = batch_rows
+        # The number of a pass over the rows that was begun and not asked for yet.
+        self._begun: int | None = None
+
+    @property
+    def statement(self) -> tuple[str, tuple[str, ...], int]:
+        """As the process is told: the SQL, the kinds of its columns, and how many rows a batch has."""
+        return self.sql, tuple(kind for _, kind in self.columns), self.batch_rows
+
+    def begin(self) -> None:
+        """Have the first rows read whenever the process has nothing else to do: they will be needed soon."""
+        number = next(_NUMBERS)
+        # An error is reported when the rows are needed.
+        with contextlib.suppress(DatabaseError):
+            self.process.ask("begin", number, *self.statement)
+            self._begun = number
+
+    def take_begun(self) -> int | None:
+        """The number of the pass that was begun; only the first caller gets it."""
+        number, self._begun = self._begun, None
+        return number
+
+    def __del__(self) -> None:
+        if self._begun is not None:
+            self.process.dropped.append(self._begun)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> Any:  # noqa: ANN401  (a capsule)
         """Implement the Arrow PyCapsule protocol for streams."""

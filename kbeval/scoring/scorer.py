@@ -303,6 +303,8 @@ def open_scoring(  # noqa: PLR0913  (what to open, and how)
         if check_runs is not None:
             check_runs(chosen)
         source.feed(session, [run.run_id for run in chosen], earlier)
+        if not lazily:
+            source.begin(session)
         session.add_choices(stored_choices())
         if golden is None:
             golden = Golden("", ())

@@ -198,6 +198,9 @@ class ArchiveSource:
         session.add_loaders(self.loaders(run_ids, facts))
         session.add_copies(facts.copies())
 
+    def begin(self, session: Session) -> None:
+        """Start to read what a scoring needs besides the rows: nothing, as files of columns are read at once."""
+
     def settled_digests(self, session: Session) -> dict[str, str]:  # noqa: ARG002  (as Source)
         """The digests of the rows of the session's runs."""
         return {} if self._facts is None else self._facts.current

@@ -83,6 +83,10 @@ class StoredSource(Source, Protocol):
         """As in `Source`. `earlier`: runs to read as they were, by the digest of their rows then; see `still_kept`."""
         ...
 
+    def begin(self, session: Session) -> None:
+        """Start to read what a scoring needs besides the rows. After `feed`."""
+        ...
+
     # --- the state that is read ------------------------------------------------------------------
 
     def release(self) -> None:

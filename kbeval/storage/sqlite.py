@@ -20,6 +20,7 @@ from kbeval.storage.sqlite_tables import StoredTables
 from kbeval.storage.tables import LATER, OPTIONAL, ROW_BITS, ROW_COLUMNS, TABLES, as_text, load_runs
 
 if TYPE_CHECKING:
+    from kbeval.database.streams import Relation
     from kbeval.engine.session import Loader, Session
     from kbeval.storage.cache import Cache, Facts
 
@@ -42,6 +43,8 @@ WIDE_BATCH_BYTES = 2_000_000
 # Read instead of a row that is too large to be parsed; see sql/stored/parsed.sql.
 _TOO_LARGE = "too large: %,d bytes of JSON, at most {largest:,} are read with this --memory-limit"
 DEFAULT_BATCH_ROWS = 1024
+# Tables that a scoring needs besides the rows.
+BESIDES_ROWS = ("chunks", "kbeval_chunk_spans")
 
 
 class SqliteSource(StoredTables):
@@ -60,6 +63,8 @@ class SqliteSource(StoredTables):
         self._facts: Facts | None = None
         self._batch_rows = WIDE_BATCH_ROWS
         self._largest_row: int | None = None
+        # Tables of which the process has begun to read the rows.
+        self._begun: dict[str, Relation] = {}
 
     def _open(self, probe: int | None = None) -> None:
         super()._open(probe if self._cache is None or self._shared is not None else self._cache.clock)
@@ -130,6 +135,17 @@ class SqliteSource(StoredTables):
         session.empty |= self._empty_tables()
         session.add_loaders(self.loaders(run_ids, facts))
         session.add_copies(facts.copies())
+
+    def begin(self, session: Session) -> None:
+        """Have the tables that a scoring needs besides the rows read while the session is busy with the rows."""
+        if session.is_sparing:
+            return
+        for table in BESIDES_ROWS:
+            if f"stored_{table}" not in session.empty:
+                kinds = [(column, "text") for column in TABLES[table]]
+                relation = self.snapshot.relation(self._table_sql(table), kinds, DEFAULT_BATCH_ROWS)
+                relation.begin()
+                self._begun[f"stored_{table}"] = relation
 
     def still_kept(self, earlier: Mapping[str, str]) -> set[str]:
         """The runs whose earlier rows, identified by their digest, are cached."""
@@ -248,8 +264,10 @@ class SqliteSource(StoredTables):
         kinds = [(column, "integer" if column == "result_no" else "text") for column in columns]
 
         def load(session: Session) -> None:
-            wide = 1 if session.is_sparing else self._batch_rows
-            rows = wide if name in WIDE else DEFAULT_BATCH_ROWS
-            session.connection.register(name, self.snapshot.relation(sql, kinds, rows))
+            relation = self._begun.pop(name, None)
+            if relation is None:
+                wide = 1 if session.is_sparing else self._batch_rows
+                relation = self.snapshot.relation(sql, kinds, wide if name in WIDE else DEFAULT_BATCH_ROWS)
+            session.connection.register(name, relation)
 
         return load

@@ -131,6 +131,68 @@ def test_several_threads_read_and_ask_at_the_same_time(tmp_path: Path) -> None:
     assert not wrong
 
 
+@pytest.mark.parametrize("shares_memory", [True, False])
+def test_rows_may_be_read_before_they_are_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shares_memory: bool
+) -> None:
+    SPARE.end()
+    if not shares_memory:
+        monkeypatch.setattr(processes, "_shared_memory", lambda: None)
+    wanted = [(n, TEXTS[n % len(TEXTS)]) for n in range(200)]
+    with duckdb.connect() as engine, Database(numbers(tmp_path, 200)) as database:
+        database.open()
+        columns = [("n", "integer"), ("text", "text")]
+        begun = [database.relation("SELECT n, text FROM t", columns, 7) for _ in range(3)]
+        for relation in begun:
+            relation.begin()
+        time.sleep(0.1)
+        engine.register("a", begun[0])
+        assert engine.execute("FROM a ORDER BY n").fetchall() == wanted
+        # Again, from the start.
+        assert engine.execute("FROM a ORDER BY n").fetchall() == wanted
+        # In the middle of another reading, and not to the end.
+        engine.register("b", begun[1])
+        engine.register("plain", database.relation("SELECT n, text FROM t", columns, 3))
+        assert engine.execute("SELECT COUNT(*) FROM plain JOIN b USING (n)").fetchall() == [(200,)]
+        engine.unregister("a")
+        engine.unregister("b")
+        engine.unregister("plain")
+        # One that nobody asked for is given up.
+        number = begun[2]._begun
+        begun.clear()
+        del relation
+        assert list(database.process.dropped) == [number]
+        assert database.execute("SELECT COUNT(*) FROM t").rows == [(200,)]
+        assert not database.process.dropped
+    assert not _USED
+    SPARE.prepare()
+
+
+def test_rows_that_were_read_early_are_not_those_of_an_earlier_opening(tmp_path: Path) -> None:
+    path = numbers(tmp_path, 200)
+    with duckdb.connect() as engine, Database(path) as database:
+        database.open()
+        relation = database.relation("SELECT n FROM t", [("n", "integer")], 20)
+        relation.begin()
+        database.close()
+        with closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("DELETE FROM t WHERE n >= 150")
+        database.open()
+        engine.register("t", relation)
+        assert engine.execute("SELECT COUNT(*) FROM t").fetchall() == [(150,)]
+
+
+def test_a_statement_that_fails_early_says_why_when_it_is_needed(tmp_path: Path) -> None:
+    with duckdb.connect() as engine, Database(numbers(tmp_path, 3)) as database:
+        database.open()
+        relation = database.relation("SELECT x FROM nope", [("x", "text")], 5)
+        relation.begin()
+        engine.register("t", relation)
+        with pytest.raises(duckdb.Error) as caught:
+            engine.execute("FROM t").fetchall()
+        assert "no such table: nope" in str(failure_behind(caught.value))
+
+
 def test_a_statement_that_fails_says_why_through_the_engine(tmp_path: Path) -> None:
     with duckdb.connect() as engine, Database(numbers(tmp_path, 3)) as database:
         database.open()

@@ -114,6 +114,10 @@ class Stream:
         """Should one more batch be read ahead?"""
         return not self._is_done and len(self._ahead) < AHEAD_BATCHES and self._ahead_bytes < AHEAD_BYTES
 
+    def is_wanted_soon(self) -> bool:
+        """Should one more batch be read before the first is asked for?"""
+        return not self._is_done and self._ahead_bytes < AHEAD_BYTES
+
     def read_ahead(self) -> None:
         """Read one more batch in advance."""
         if self._is_done:

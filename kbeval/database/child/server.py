@@ -40,6 +40,8 @@ class Server:
         self._timeout = 0.0
         self._streams: dict[int, Stream] = {}
         self._latest: Stream | None = None
+        # Those that will be needed soon; they are read ahead when the latest one needs nothing.
+        self._begun: list[Stream] = []
         self._poll = select.poll()
         self._poll.register(channel, select.POLLIN)
 
@@ -47,8 +49,8 @@ class Server:
         """Answer requests until the other end closes."""
         self._send(("hello", sys.hexversion))
         while True:
-            stream = self._latest
-            if stream is not None and stream.wants_more() and not self._poll.poll(0):
+            stream = self._unread()
+            if stream is not None and not self._poll.poll(0):
                 stream.read_ahead()
                 continue
             # If the other process was forked, its end may stay open elsewhere: also check the parent process.
@@ -67,9 +69,16 @@ class Server:
                 answer = described(error)
             self._send(answer)
 
+    def _unread(self) -> Stream | None:
+        """The stream of which more should be read ahead."""
+        if self._latest is not None and self._latest.wants_more():
+            return self._latest
+        return next((stream for stream in self._begun if stream.is_wanted_soon()), None)
+
     def close(self) -> None:
         """Roll back uncommitted changes and release everything."""
         self._streams.clear()
+        self._begun.clear()
         self._latest = None
         if self._connection is not None:
             connection, self._connection = self._connection, None
@@ -165,15 +174,27 @@ class Server:
         self._streams[number] = self._latest = stream
         return ("ok", None)
 
+    def on_begin(self, number: int, sql: str, kinds: tuple[str, ...], rows: int) -> tuple[Any, ...]:
+        """As a stream, to be read ahead while no other stream needs it."""
+        stream = Stream(self._open().execute(sql), kinds, rows, self._arena)
+        self._streams[number] = stream
+        self._begun.append(stream)
+        return ("ok", None)
+
     def on_next(self, number: int) -> tuple[Any, ...]:
+        if number not in self._streams:
+            return ("gone", "", "the database was closed while it was being read")
         self._latest = stream = self._streams[number]
+        self._begun = [other for other in self._begun if other is not stream]
         found = stream.next()
         if found[0] != "batch":
             self._drop(number)
         return found
 
     def _drop(self, number: int) -> None:
-        if self._streams.pop(number, None) is self._latest:
+        stream = self._streams.pop(number, None)
+        self._begun = [other for other in self._begun if other is not stream]
+        if stream is self._latest:
             self._latest = None
 
     def _open(self) -> sqlite3.Connection:
