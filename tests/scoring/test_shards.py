@@ -131,10 +131,9 @@ def test_errors_are_one_line_and_store_nothing(
     refused("--by prints slices", "--all", "--by", "tags", "--shard", "1/2")
     refused("leave out --all, --shard", "--merge", "--all", "--shard", "1/2")
     refused("leave out RUN", "--merge", "run-1")
-    refused("is not an archive", "--all", "--shard", "1/2", db=plain.db)
-    refused("is not an archive", "--merge", db=plain.db)
-    refused("there is no archive", "--all", "--shard", "1/2", db=archive / "elsewhere")
-    refused("there is no archive", "--merge", db=archive / "elsewhere")
+    for fragment, db in (("is not an archive", plain.db), ("there is no archive", archive / "elsewhere")):
+        refused(fragment, "--all", "--shard", "1/2", db=db)
+        refused(fragment, "--merge", db=db)
     refused("contains no shards to merge", "--merge")
 
     # A dry run writes no part; a run that cannot be scored fails its shard, whose other runs are written.
