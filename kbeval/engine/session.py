@@ -133,6 +133,7 @@ class Session:
         self._built: set[str] = set()
         self._variants: dict[str, str] = {}
         self._macros: set[str] = set()
+        self._own_macros: dict[str, str] = {}
         # Both exist once the session is first used: starting DuckDB takes as long as ten small statements.
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._spill: SpillFolder | None = None
@@ -226,6 +227,15 @@ class Session:
     def added_to(self, name: str) -> Added | None:
         """The column that a relation gets in addition."""
         return self._additions.get(name)
+
+    def replace_macro(self, name: str, statement: str) -> None:
+        """Give a macro another definition, before it is first called."""
+        self._own_macros[name] = statement
+
+    @property
+    def is_small(self) -> bool:
+        """Is there so little to read that planning takes longer?"""
+        return self._is_small
 
     def fresh_name(self, name: str) -> str:
         """The relation with those rows of another that are in no file."""
@@ -344,7 +354,7 @@ class Session:
         """Create the macros that a statement calls. Most sessions need few or none of them."""
         for name in called_macros(sql):
             if name not in self._macros:
-                made = f"CREATE OR REPLACE{macros()[name].removeprefix('CREATE')}"
+                made = f"CREATE OR REPLACE{self._own_macros.get(name, macros()[name]).removeprefix('CREATE')}"
                 self.connection.execute(parsed(self.connection, made))
                 self._macros.add(name)
 

@@ -18,6 +18,7 @@ from kbeval.storage.digests import NO_ROWS, digests
 from kbeval.storage.runs import Run
 from kbeval.storage.sqlite_tables import StoredTables
 from kbeval.storage.tables import LATER, OPTIONAL, ROW_BITS, ROW_COLUMNS, TABLES, as_text, load_runs
+from kbeval.storage.usual_fields import usual_fields
 
 if TYPE_CHECKING:
     from kbeval.database.streams import Relation
@@ -45,6 +46,8 @@ _TOO_LARGE = "too large: %,d bytes of JSON, at most {largest:,} are read with th
 DEFAULT_BATCH_ROWS = 1024
 # Tables that a scoring needs besides the rows.
 BESIDES_ROWS = ("chunks", "kbeval_chunk_spans")
+# The rows that are looked at before all others.
+SAMPLE_ROWS, SAMPLE_LARGEST = 32, 200_000
 
 
 class SqliteSource(StoredTables):
@@ -137,15 +140,36 @@ class SqliteSource(StoredTables):
         session.add_copies(facts.copies())
 
     def begin(self, session: Session) -> None:
-        """Have the tables that a scoring needs besides the rows read while the session is busy with the rows."""
+        """Have the tables that a scoring needs besides the rows read while the session is busy with the rows. If there
+        are many rows, look at a few of them: what these have in common spares work on the others.
+        """
         if session.is_sparing:
             return
+        if not session.is_small and self._facts is not None and self._facts.fresh:
+            usual = usual_fields(self._some_rows())
+            if usual is not None:
+                session.replace_macro("has_usual_fields", usual)
         for table in BESIDES_ROWS:
             if f"stored_{table}" not in session.empty:
                 kinds = [(column, "text") for column in TABLES[table]]
                 relation = self.snapshot.relation(self._table_sql(table), kinds, DEFAULT_BATCH_ROWS)
                 relation.begin()
                 self._begun[f"stored_{table}"] = relation
+
+    def _some_rows(self) -> list[str]:
+        """A few of the rows, from everywhere in the table; none if that would take long."""
+        name, low, high = self._rowids() or ("", 0, 0)
+        if not name:
+            return []
+        pieces = [
+            f"SELECT * FROM (SELECT result_json FROM eval_query_results WHERE {name} >= {place} LIMIT 1)"
+            for place in range(low, high + 1, max(1, (high - low) // SAMPLE_ROWS))
+        ]
+        found = self._rows(
+            f"SELECT {as_text('result_json')} FROM ({' UNION ALL '.join(pieces)})"
+            f" WHERE LENGTH(result_json) <= {SAMPLE_LARGEST}"
+        )
+        return [str(row["result_json"]) for row in found]
 
     def still_kept(self, earlier: Mapping[str, str]) -> set[str]:
         """The runs whose earlier rows, identified by their digest, are cached."""

@@ -173,16 +173,21 @@ class StoredTables:
 
     def _row_number(self) -> str:
         """An SQL expression that numbers rows, the rowid if possible: it costs nothing. It never reaches a result."""
+        name, low, high = self._rowids() or ("", -1, -1)
+        return name if low >= 0 and high < 2**ROW_BITS else "ROW_NUMBER() OVER ()"
+
+    def _rowids(self) -> tuple[str, int, int] | None:
+        """What the rowid of the rows is called, and its ends; None if they have none."""
         table = self._row_table()
         names = [name for name in ("rowid", "_rowid_", "oid") if name not in self.columns["eval_query_results"]]
         if not names or table["type"] != "table" or table["wr"]:
-            return "ROW_NUMBER() OVER ()"
+            return None
         # One query per end, which SQLite answers from the index; a single query would read the whole table.
         low, high = (
             self._rows(f"SELECT COALESCE({end}({names[0]}), 0) AS n FROM eval_query_results")[0]["n"]
             for end in ("MIN", "MAX")
         )
-        return names[0] if low >= 0 and high < 2**ROW_BITS else "ROW_NUMBER() OVER ()"
+        return names[0], low, high
 
     def result_json(self, run_id: str, query_id: str) -> str | None:
         """One stored row, unchanged."""

@@ -48,7 +48,7 @@ SELECT
     contains(result_json, 'source_spans"') OR contains(result_json, '\u00') AS may_hold_spans
 FROM (
     -- Rows that the engine accepts as JSON are checked again, strictly.
-    SELECT *, CASE WHEN r IS NOT NULL THEN loose_fault(result_json) END AS loose_fault
+    SELECT *, CASE WHEN r IS NOT NULL THEN loose_row_fault(result_json) END AS loose_fault
     FROM (
         SELECT
             CAST(result_no AS BIGINT)    AS result_no,

@@ -1,0 +1,184 @@
+"""Rows that are as usual are known to have no duplicate key without looking at every field; no other row is."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kbeval.engine import session as sessions
+from kbeval.engine.session import Session
+from kbeval.scoring.options import ScoreOptions
+from kbeval.scoring.scorer import open_scoring
+from kbeval.storage.usual_fields import usual_fields
+from kbeval.util.strict_json import REPEATED_KEY, parse
+from tests.storage.test_one_rule_for_json import TABLE
+from tests.support.examples import scorings
+from tests.support.workspace import Workspace
+
+
+def row(n_hits: int = 3, n_spans: int = 1, **more: Any) -> dict[str, Any]:
+    hit = {"rank": 1, "chunk_id": "c", "source_spans": [{"kind": "line", "start": 1, "end": 2}] * n_spans}
+    return {"query_id": "q", "hits_top_k": [hit] * n_hits, "answer": {"text": "x", "citations": []}, **more}
+
+
+def usual(sample: list[str], texts: list[str]) -> list[bool] | None:
+    """Which of these texts are like the sample; None if the sample has too little in common."""
+    macro = usual_fields(sample)
+    if macro is None:
+        return None
+    with Session() as session:
+        session.replace_macro("has_usual_fields", macro)
+        found = session.rows(
+            "SELECT json_valid(t) AND has_usual_fields(t)"
+            " FROM (SELECT UNNEST($1::VARCHAR[]) AS t, generate_subscripts($1, 1) AS n) ORDER BY n",
+            [texts],
+        )
+    return [bool(is_usual) for (is_usual,) in found]
+
+
+def test_rows_of_one_kind_are_usual() -> None:
+    sample = [json.dumps(row(n_hits=3, n_spans=1 + n % 3)) for n in range(12)]
+    others = [row(n_hits=n, n_spans=m) for n in (0, 1, 3) for m in (1, 2, 3)]
+    assert usual(sample, [json.dumps(other) for other in others]) == [True] * 9
+    assert usual(sample, [json.dumps(row(), indent=1), json.dumps(row(answer=None))]) == [True, True]
+    # Every order of fields that a program uses.
+    turned = [dict(reversed(row().items())) for _ in range(12)]
+    assert usual(sample, [json.dumps(turned[0])]) == [False]
+    assert usual([*sample, *map(json.dumps, turned)], [json.dumps(turned[0])]) == [True]
+
+
+TEXT = json.dumps(row())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TEXT.replace('"rank": 1', '"rank": 1, "rank": 1', 1),
+        TEXT.replace('"kind": "line"', '"kind": "line", "kind": "line"', 1),
+        TEXT.replace('"kind"', '"start"', 1),
+        TEXT.replace('"chunk_id"', '"r\\u0061nk"', 1),
+        TEXT[:-1] + ', "query_id": "q"}',
+        # Objects in other places, which may be anything.
+        TEXT.replace('"q"', '{"a": 1, "a": 2}', 1),
+        TEXT.replace('"c"', '[{"a": 1, "a": 2}]', 1),
+        TEXT.replace('{"text": "x", "citations": []}', '[{"a": 1, "a": 2}]', 1),
+        TEXT.replace("[]", '[{"a": 1, "a": 2}]', 1),
+        TEXT.replace('{"text": "x", "citations": []}', "{}", 1),
+        json.dumps(row(n_hits=4)),
+        json.dumps(row(more={})),
+        # Braces in a text.
+        TEXT.replace('"x"', '"{"', 1),
+        TEXT.replace('{"text": "x", "citations": []}', '"{"', 1),
+        "{}",
+        '"{"',
+        f"[{TEXT}]",
+    ],
+)
+def test_any_other_row_is_not(text: str) -> None:
+    assert text != TEXT
+    assert usual([TEXT] * 12, [TEXT, text]) == [True, False]
+
+
+def test_rows_that_have_too_little_in_common_say_nothing() -> None:
+    assert usual_fields([]) is None
+    assert usual_fields([TEXT]) is None
+    assert usual_fields(["{", "null", "[[", "1", "nope", "[" * 5000] * 4) is None
+    assert usual_fields([json.dumps({f"field_{n}": 1}) for n in range(20)]) is None
+    assert usual_fields([json.dumps(row(note="{")) for _ in range(20)]) is None
+    assert usual_fields([json.dumps(row(n_hits=300, n_spans=2)) for _ in range(4)]) is None
+    # Names that need quotes in a path, or in SQL.
+    for name in ("a.b", "it's", 'say "a"', "", "*", "é", "[0]", "\\", "\x00"):
+        assert usual_fields([json.dumps(row(**{name: 1}))] * 12) is None, name
+
+
+_NAMES = st.sampled_from("abA")
+_TEXTS = st.recursive(
+    st.sampled_from(["1", "null", '"{"', '"x"', "[]", "{}", '"\\u0061"']),
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]")
+        | st.lists(st.tuples(_NAMES, inner), max_size=3).map(
+            lambda fields: "{" + ", ".join(f'"{name}": {value}' for name, value in fields) + "}"
+        )
+    ),
+    max_leaves=8,
+)
+
+
+def repeats_a_key(text: str) -> bool:
+    try:
+        parse(text)
+    except ValueError as error:
+        return REPEATED_KEY in str(error)
+    return False
+
+
+@pytest.mark.slow
+@scorings(40, deadline=None)
+@given(texts=st.lists(_TEXTS, min_size=4, max_size=12), seed=st.integers(0, 2**32))
+def test_no_usual_row_has_a_duplicate_key(texts: list[str], seed: int) -> None:
+    source = random.Random(seed)
+    # A few kinds of row, most often the first.
+    sample = [texts[0]] * 12 + [source.choice(texts) for _ in range(3)]
+    found = usual(sample, texts)
+    for text, is_usual in zip(texts, found or [], strict=False):
+        assert not (is_usual and repeats_a_key(text)), (sample, text)
+
+
+def test_invented_rows_are_usual_often_enough() -> None:
+    """Otherwise the test above shows nothing."""
+    texts = [
+        '{"a": [{"b": 1}, {"b": 2}], "b": null}',
+        '{"a": [{"b": 1, "b": 1}], "b": null}',
+        '{"a": 1, "b": {"a": 1}}',
+    ]
+    assert usual([texts[0]] * 12, texts) == [True, False, False]
+    assert [repeats_a_key(text) for text in texts] == [False, True, False]
+
+
+def faults(workspace: Workspace) -> tuple[list[tuple[Any, ...]], int]:
+    """What is wrong with which row, and how many rows are known to be as usual."""
+    with open_scoring(workspace.db, workspace.golden, None, ScoreOptions(cache="off")) as scoring:
+        scoring.session.need("bad_rows", "stored_results")
+        found = scoring.session.rows("SELECT run_id, query_id, fault FROM bad_rows ORDER BY ALL")
+        counted = "SELECT COUNT(*) FROM stored_results WHERE json_valid(result_json) AND has_usual_fields(result_json)"
+        ((n_usual,),) = scoring.session.rows(counted)
+        return found, n_usual
+
+
+@pytest.mark.parametrize("table", ["TABLE", "WITHOUT ROWID", "VIEW"])
+def test_a_large_database_has_the_same_faults(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
+    usual_rows = {f"q{n}": '{"hits_top_k": [{"chunk_id": "c"}]}' for n in range(400)}
+    odd_rows = {
+        f"o{n}": f'{{"hits_top_k": [{{"chunk_id": "c"}}], "value": {value}}}' for n, (value, _) in enumerate(TABLE)
+    }
+    repeated = {
+        "r1": '{"hits_top_k": [{"chunk_id": "c", "chunk_id": "d"}]}',
+        "r2": '{"hits_top_k": [], "hits_top_k": []}',
+    }
+    workspace.add_run("run", usual_rows | odd_rows | repeated)
+    if table == "VIEW":
+        workspace.execute("ALTER TABLE eval_query_results RENAME TO kept")
+        workspace.execute("CREATE VIEW eval_query_results AS SELECT * FROM kept")
+    elif table == "WITHOUT ROWID":
+        workspace.execute("ALTER TABLE eval_query_results RENAME TO kept")
+        workspace.execute(
+            "CREATE TABLE eval_query_results (run_id TEXT, query_id TEXT, result_json TEXT,"
+            " PRIMARY KEY (run_id, query_id)) WITHOUT ROWID"
+        )
+        workspace.execute("INSERT INTO eval_query_results SELECT run_id, query_id, result_json FROM kept")
+    small, n_usual = faults(workspace)
+    assert len(small) == sum(not is_good for _, is_good in TABLE) + 2
+    assert n_usual == 0
+    monkeypatch.setattr(sessions, "SMALL_BYTES", 0)
+    found, n_usual = faults(workspace)
+    assert found == small
+    # Only where a few rows can be found without reading all others.
+    assert n_usual >= 400 if table == "TABLE" else n_usual == 0
