@@ -38,14 +38,16 @@ CREATE MACRO loose_fault(t) AS
         CASE WHEN repeats_a_key(t) THEN 'has a duplicate key in an object' END
     );
 -- The same for a row, in less time if its fields are the usual ones.
-CREATE MACRO loose_row_fault(t) AS
+CREATE MACRO loose_row_fault(t, is_usual) AS
     COALESCE(
         CASE WHEN maybe_loose(t) THEN syntax_fault(without_texts(t)) END,
-        CASE WHEN NOT has_usual_fields(t) THEN CASE WHEN repeats_a_key(t) THEN 'has a duplicate key in an object' END END
+        CASE WHEN NOT is_usual THEN CASE WHEN repeats_a_key(t) THEN 'has a duplicate key in an object' END END
     );
--- Are all objects of a row in places and with fields that are known to be free of duplicates? Nothing is known unless the
--- source of the rows has looked at some of them and replaces this macro: kbeval/storage/usual_fields.py.
-CREATE MACRO has_usual_fields(t) AS false;
+-- Are all objects of a row in places and with fields that are known to be free of duplicates? And may an object of such a
+-- row have a field of this name? Nothing is known unless the source of the rows has looked at some of them and replaces
+-- these macros: kbeval/storage/usual_fields.py.
+CREATE MACRO has_usual_fields(t)  AS false;
+CREATE MACRO is_usual_field(name) AS true;
 CREATE MACRO is_strict_json(t) AS CASE WHEN json_valid(t) THEN loose_fault(t) IS NULL ELSE false END;
 CREATE MACRO syntax_fault(t) AS
     CASE

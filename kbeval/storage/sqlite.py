@@ -146,9 +146,8 @@ class SqliteSource(StoredTables):
         if session.is_sparing:
             return
         if not session.is_small and self._facts is not None and self._facts.fresh:
-            usual = usual_fields(self._some_rows())
-            if usual is not None:
-                session.replace_macro("has_usual_fields", usual)
+            for name, statement in usual_fields(self._some_rows()).items():
+                session.replace_macro(name, statement)
         for table in BESIDES_ROWS:
             if f"stored_{table}" not in session.empty:
                 kinds = [(column, "text") for column in TABLES[table]]

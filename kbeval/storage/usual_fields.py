@@ -43,29 +43,31 @@ class _Row(NamedTuple):
         return len(objects) == self.braces and places >= objects.keys() and sets.issuperset(objects.values())
 
 
-def usual_fields(texts: Sequence[str]) -> str | None:
-    """The macro `has_usual_fields` for rows like these; None if they have too little in common."""
+def usual_fields(texts: Sequence[str]) -> dict[str, str]:
+    """The macros `has_usual_fields` and `is_usual_field` for rows like these, or none if they differ too much."""
     rows = list(_rows(texts))
     # What one half shows must hold for the other.
     places, sets = _seen(rows[::2])
     others = rows[1::2]
     if not others or sum(row.is_usual(places, sets) for row in others) < _WORTH * len(texts[1::2]):
-        return None
+        return {}
     places, sets = _seen(rows)
     if len(places) > _MOST_PLACES or len(sets) > _MOST_SETS:
-        return None
-    return _macro(sorted(places), sorted(sets))
+        return {}
+    return _macros(sorted(places), sorted(sets))
 
 
-def _macro(places: Sequence[str], sets: Sequence[Sequence[str]]) -> str:
+def _macros(places: Sequence[str], sets: Sequence[Sequence[str]]) -> dict[str, str]:
     keys = f"json_keys(t, [{', '.join(map(literal, places))}])"
     usual = ", ".join(f"[{', '.join(map(literal, names))}]" for names in sets)
     # Every list with names is of an object in another place. If there are as many of them as braces, there is no object
     # anywhere else. Each expression occurs once: within CASE, the engine would compute it as often as it occurs.
-    return (
-        f"CREATE MACRO has_usual_fields(t) AS len(list_filter({keys}, lambda names: names IN ({usual})))"
-        f" = strlen(t) - strlen(replace(t, '{{', ''))"
-    )
+    has_usual = f"len(list_filter({keys}, lambda names: names IN ({usual}))) = strlen(t) - strlen(replace(t, '{{', ''))"
+    names = ", ".join(map(literal, sorted(set(itertools.chain.from_iterable(sets)))))
+    return {
+        "has_usual_fields": f"CREATE MACRO has_usual_fields(t) AS {has_usual}",
+        "is_usual_field": f"CREATE MACRO is_usual_field(name) AS name IN ({names})",
+    }
 
 
 def _rows(texts: Sequence[str]) -> Iterator[_Row]:

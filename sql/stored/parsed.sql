@@ -44,43 +44,54 @@ SELECT
     END AS fault,
     row_hash,
     -- A name may also be written with escapes. The engine looks for the first character: x is rarer than a quote.
-    contains(result_json, 'xt"') OR contains(result_json, '\u00')           AS may_hold_text,
-    contains(result_json, 'source_spans"') OR contains(result_json, '\u00') AS may_hold_spans
+    CASE
+        WHEN is_usual
+            THEN is_usual_field('text')
+        ELSE contains(result_json, 'xt"') OR contains(result_json, '\u00')
+    END AS may_hold_text,
+    CASE
+        WHEN is_usual
+            THEN is_usual_field('source_spans')
+        ELSE contains(result_json, 'source_spans"') OR contains(result_json, '\u00')
+    END AS may_hold_spans
 FROM (
     -- Rows that the engine accepts as JSON are checked again, strictly.
-    SELECT *, CASE WHEN r IS NOT NULL THEN loose_row_fault(result_json) END AS loose_fault
+    SELECT *, CASE WHEN r IS NOT NULL THEN loose_row_fault(result_json, is_usual) END AS loose_fault
     FROM (
-        SELECT
-            CAST(result_no AS BIGINT)    AS result_no,
-            CAST(run_id AS VARCHAR)      AS run_id,
-            shown_text(CAST(query_id AS VARCHAR)) AS query_id,
-            is_text(CAST(query_id AS VARCHAR))    AS is_named,
-            CAST(result_json AS VARCHAR) AS result_json,
-            row_hash(query_id, result_json) AS row_hash,
-            TRY(from_json(CAST(result_json AS VARCHAR), '{
-                "elapsed_ms": "JSON",
-                "error": "VARCHAR",
-                "abstained": "JSON",
-                "abstention": "JSON",
-                "tokens": "JSON", "usage": "JSON", "cost": "JSON", "cost_usd": "JSON",
-                "hits_top_k": [{
-                    "rank": "JSON", "chunk_id": "VARCHAR", "doc_id": "VARCHAR", "score": "DOUBLE",
-                    "chunker_version": "VARCHAR", "token_count": "DOUBLE"
-                }],
-                "answer": {
-                    "answer": "VARCHAR",
-                    "grounded": "JSON",
-                    "citations": [{
-                        "chunk_id": "VARCHAR",
-                        "citation": {
-                            "chunk_id": "VARCHAR", "path": "VARCHAR", "kind": "VARCHAR", "page": "JSON",
-                            "start": "JSON", "end": "JSON", "line_start": "JSON", "line_end": "JSON",
-                            "start_ms": "JSON", "end_ms": "JSON", "char_start": "JSON", "char_end": "JSON",
-                            "x": "JSON", "y": "JSON", "w": "JSON", "h": "JSON"
-                        }
-                    }]
-                }
-            }')) AS r
-        FROM stored_results
+        SELECT *, CASE WHEN r IS NOT NULL THEN has_usual_fields(result_json) END AS is_usual
+        FROM (
+            SELECT
+                CAST(result_no AS BIGINT)    AS result_no,
+                CAST(run_id AS VARCHAR)      AS run_id,
+                shown_text(CAST(query_id AS VARCHAR)) AS query_id,
+                is_text(CAST(query_id AS VARCHAR))    AS is_named,
+                CAST(result_json AS VARCHAR) AS result_json,
+                row_hash(query_id, result_json) AS row_hash,
+                TRY(from_json(CAST(result_json AS VARCHAR), '{
+                    "elapsed_ms": "JSON",
+                    "error": "VARCHAR",
+                    "abstained": "JSON",
+                    "abstention": "JSON",
+                    "tokens": "JSON", "usage": "JSON", "cost": "JSON", "cost_usd": "JSON",
+                    "hits_top_k": [{
+                        "rank": "JSON", "chunk_id": "VARCHAR", "doc_id": "VARCHAR", "score": "DOUBLE",
+                        "chunker_version": "VARCHAR", "token_count": "DOUBLE"
+                    }],
+                    "answer": {
+                        "answer": "VARCHAR",
+                        "grounded": "JSON",
+                        "citations": [{
+                            "chunk_id": "VARCHAR",
+                            "citation": {
+                                "chunk_id": "VARCHAR", "path": "VARCHAR", "kind": "VARCHAR", "page": "JSON",
+                                "start": "JSON", "end": "JSON", "line_start": "JSON", "line_end": "JSON",
+                                "start_ms": "JSON", "end_ms": "JSON", "char_start": "JSON", "char_end": "JSON",
+                                "x": "JSON", "y": "JSON", "w": "JSON", "h": "JSON"
+                            }
+                        }]
+                    }
+                }')) AS r
+            FROM stored_results
+        )
     )
 )

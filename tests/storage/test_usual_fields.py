@@ -28,11 +28,12 @@ def row(n_hits: int = 3, n_spans: int = 1, **more: Any) -> dict[str, Any]:
 
 def usual(sample: list[str], texts: list[str]) -> list[bool] | None:
     """Which of these texts are like the sample; None if the sample has too little in common."""
-    macro = usual_fields(sample)
-    if macro is None:
+    macros = usual_fields(sample)
+    if not macros:
         return None
     with Session() as session:
-        session.replace_macro("has_usual_fields", macro)
+        for name, statement in macros.items():
+            session.replace_macro(name, statement)
         found = session.rows(
             "SELECT json_valid(t) AND has_usual_fields(t)"
             " FROM (SELECT UNNEST($1::VARCHAR[]) AS t, generate_subscripts($1, 1) AS n) ORDER BY n",
@@ -50,6 +51,17 @@ def test_rows_of_one_kind_are_usual() -> None:
     turned = [dict(reversed(row().items())) for _ in range(12)]
     assert usual(sample, [json.dumps(turned[0])]) == [False]
     assert usual([*sample, *map(json.dumps, turned)], [json.dumps(turned[0])]) == [True]
+
+
+def test_the_fields_of_usual_rows_are_known() -> None:
+    with Session() as session:
+        asked = "SELECT is_usual_field('text'), is_usual_field('source_spans'), is_usual_field('page')"
+        for name, statement in usual_fields([TEXT] * 12).items():
+            session.replace_macro(name, statement)
+        assert session.rows(asked) == [(True, True, False)]
+    # Without a sample any row may have any field.
+    with Session() as session:
+        assert session.rows(asked) == [(True, True, True)]
 
 
 TEXT = json.dumps(row())
@@ -85,15 +97,15 @@ def test_any_other_row_is_not(text: str) -> None:
 
 
 def test_rows_that_have_too_little_in_common_say_nothing() -> None:
-    assert usual_fields([]) is None
-    assert usual_fields([TEXT]) is None
-    assert usual_fields(["{", "null", "[[", "1", "nope", "[" * 5000] * 4) is None
-    assert usual_fields([json.dumps({f"field_{n}": 1}) for n in range(20)]) is None
-    assert usual_fields([json.dumps(row(note="{")) for _ in range(20)]) is None
-    assert usual_fields([json.dumps(row(n_hits=300, n_spans=2)) for _ in range(4)]) is None
+    assert usual_fields([]) == {}
+    assert usual_fields([TEXT]) == {}
+    assert usual_fields(["{", "null", "[[", "1", "nope", "[" * 5000] * 4) == {}
+    assert usual_fields([json.dumps({f"field_{n}": 1}) for n in range(20)]) == {}
+    assert usual_fields([json.dumps(row(note="{")) for _ in range(20)]) == {}
+    assert usual_fields([json.dumps(row(n_hits=300, n_spans=2)) for _ in range(4)]) == {}
     # Names that need quotes in a path, or in SQL.
     for name in ("a.b", "it's", 'say "a"', "", "*", "é", "[0]", "\\", "\x00"):
-        assert usual_fields([json.dumps(row(**{name: 1}))] * 12) is None, name
+        assert usual_fields([json.dumps(row(**{name: 1}))] * 12) == {}, name
 
 
 _NAMES = st.sampled_from("abA")
@@ -182,3 +194,25 @@ def test_a_large_database_has_the_same_faults(
     assert found == small
     # Only where a few rows can be found without reading all others.
     assert n_usual >= 400 if table == "TABLE" else n_usual == 0
+
+
+def test_fields_of_hits_are_looked_for_in_rows_that_are_not_usual(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
+    usual_rows = {f"q{n}": '{"hits_top_k": [{"chunk_id": "c"}]}' for n in range(400)}
+    odd_rows = {
+        "text": '{"hits_top_k": [{"chunk_id": "c", "text": "x"}]}',
+        "escaped": '{"hits_top_k": [{"chunk_id": "c", "te\\u0078t": "x"}]}',
+        "spans": '{"hits_top_k": [{"chunk_id": "c", "source_spans": []}]}',
+        "neither": '{"hits_top_k": [{"chunk_id": "c", "page": 1}]}',
+    }
+    workspace.add_run("run", usual_rows | odd_rows)
+    monkeypatch.setattr(sessions, "SMALL_BYTES", 0)
+    with open_scoring(workspace.db, workspace.golden, None, ScoreOptions(cache="off")) as scoring:
+        scoring.session.need("parsed")
+        found = scoring.session.rows(
+            "SELECT query_id, may_hold_text, may_hold_spans FROM parsed"
+            " WHERE may_hold_text OR may_hold_spans ORDER BY query_id"
+        )
+    assert found == [("escaped", True, True), ("spans", False, True), ("text", True, False)]
