@@ -62,10 +62,11 @@ def _macros(places: Sequence[str], sets: Sequence[Sequence[str]]) -> dict[str, s
     usual = ", ".join(f"[{', '.join(map(literal, names))}]" for names in sets)
     # Every list with names is of an object in another place. If there are as many of them as braces, there is no object
     # anywhere else. Each expression occurs once: within CASE, the engine would compute it as often as it occurs.
-    has_usual = f"len(list_filter({keys}, lambda names: names IN ({usual}))) = strlen(t) - strlen(replace(t, '{{', ''))"
+    # Counting is faster than filtering.
+    n_usual = f"list_count(list_transform({keys}, lambda names: CASE WHEN names IN ({usual}) THEN true END))"
     names = ", ".join(map(literal, sorted(set(itertools.chain.from_iterable(sets)))))
     return {
-        "has_usual_fields": f"CREATE MACRO has_usual_fields(t) AS {has_usual}",
+        "has_usual_fields": f"CREATE MACRO has_usual_fields(t) AS {n_usual} = strlen(t) - strlen(replace(t, '{{', ''))",
         "is_usual_field": f"CREATE MACRO is_usual_field(name) AS name IN ({names})",
     }
 
