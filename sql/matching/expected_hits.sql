@@ -19,7 +19,7 @@ SELECT
     MAX(by_chunk) = 1  AS is_expected_chunk,
     MAX(by_doc) = 1    AS is_expected_doc,
     MAX(by_anchor) = 1 AS is_support,
-    SUM(n_places)      AS n_places
+    CAST(SUM(n_places) AS BIGINT) AS n_places
 FROM (
     SELECT result_no, position, rank, 1 AS by_chunk, 0 AS by_doc, 0 AS by_anchor, 0 AS n_places FROM chunk_matches
     UNION ALL

@@ -28,7 +28,8 @@ ordered AS (
         p.result_no,
         p.position,
         p.rank,
-        ROW_NUMBER() OVER (PARTITION BY p.result_no ORDER BY p.rank, p.position) AS place
+        ROW_NUMBER() OVER (PARTITION BY p.result_no ORDER BY p.rank, p.position) AS place,
+        COUNT(*) OVER (PARTITION BY p.result_no)                                 AS n
     FROM parsed_hits AS p
     JOIN tied AS t ON t.result_no = p.result_no
 )
@@ -36,11 +37,11 @@ ordered AS (
 SELECT
     result_no,
     position,
-    -- A rank never exceeds the largest integer.
+    -- Where ranks are so large that none is free above them, the last hit takes the largest integer.
     CAST(
         LEAST(
             place + MAX(CAST(rank AS HUGEINT) - place) OVER (PARTITION BY result_no ORDER BY place),
-            9223372036854775807
+            9223372036854775807 - n + place
         ) AS BIGINT
     ) AS rank
 FROM ordered
