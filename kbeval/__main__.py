@@ -1,5 +1,6 @@
 """The entry point of `kbeval` and `python -m kbeval`."""
 
+import os
 import sys
 
 # DuckDB's threads ask Python for each batch of rows. While Python is busy with the golden file, each of them would wait
@@ -12,11 +13,18 @@ _WITH_DATABASE = frozenset(
         *("recompute", "run", "runs", "score", "show", "sql"),
     )
 )
+# Commands that start programs of the user, which get the environment as it is.
+_WITH_PROGRAMS = frozenset(("pipeline", "run"))
 
 
 def _prepare(arguments: list[str]) -> None:
-    """Start the process that opens the database early, and let the threads that read from it take turns quickly."""
-    if arguments and arguments[0] in _WITH_DATABASE and not {"-h", "--help"} & set(arguments):
+    """Start the process that opens the database early, and have threads leave the processors to those with work."""
+    if not arguments or {"-h", "--help"} & set(arguments):
+        return
+    if arguments[0] not in _WITH_PROGRAMS:
+        # NumPy's library would start a thread for each processor, which spins after each call and when it is loaded.
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if arguments[0] in _WITH_DATABASE:
         from kbeval.database.process import SPARE
 
         SPARE.prepare()

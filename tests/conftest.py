@@ -15,6 +15,8 @@ from tests.support.workspace import Workspace
 
 # For the processes that tests start: with it, each would compile all of kbeval again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# For NumPy's library, which is not loaded yet: its threads would spin while the other tests need the processors.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # The same examples each time, so that a failure is caused by the change; `thorough` looks for new ones.
 settings.register_profile(

@@ -476,6 +476,27 @@ def test_the_overview_needs_nothing_but_python(arguments: tuple[str, ...]) -> No
     assert result.stdout == f"{overview(80)}\n"
 
 
+@pytest.mark.parametrize(
+    ("command", "wanted", "threads"),
+    [("compare", None, "1"), ("compare", "3", "3"), ("run", None, None), ("run", "3", "3")],
+)
+def test_no_thread_of_numpy_spins_unless_it_is_wanted(
+    monkeypatch: pytest.MonkeyPatch, command: str, wanted: str | None, threads: str | None
+) -> None:
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if wanted is not None:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", wanted)
+    code = (
+        "import os, sys\nfrom kbeval.__main__ import main\nfrom kbeval import cli\n"
+        f"sys.argv[1:] = [{command!r}]\ncli.main = lambda: None\nmain()\n"
+        "before = len(os.listdir('/proc/self/task'))\nimport numpy\n"
+        "print(os.environ.get('OPENBLAS_NUM_THREADS'), len(os.listdir('/proc/self/task')) - before)\n"
+    )
+    found, started = process("-c", code).stdout.split()
+    assert found == str(threads)
+    assert started == "0" or threads != "1"
+
+
 def test_an_overview_that_cannot_be_written_is_one_line() -> None:
     with Path("/dev/full").open("w") as full:
         command = [sys.executable, "-m", "kbeval", "--help"]
