@@ -21,6 +21,7 @@ WORD = re.compile(r"\w+")
 _MOST_WORDS = 200
 # Copied, so that no lock on the database is held while the index is used: that would keep writers waiting.
 _COLUMNS = ("chunk_id", "doc_id", "path", "headings", "spans")
+_REQUIRED = ("chunk_id", "doc_id", "chunker_version", "text")
 _INDEX = (
     "CREATE VIRTUAL TABLE temp.kbeval_passages USING fts5("
     f"text, {', '.join(f'{name} UNINDEXED' for name in _COLUMNS)}, tokenize = 'porter unicode61 remove_diacritics 2')"
@@ -63,10 +64,20 @@ class Bm25:
         if "chunks" not in tables:
             msg = f"{self._path} has no table chunks, which a bm25 target searches; use 'kbeval import documents'"
             raise UsageError(msg)
+        columns = {table: self._columns(database, table) for table in ("chunks", "documents")}
+        for name in _REQUIRED:
+            if name not in columns["chunks"]:
+                msg = f"the table chunks of {self._path} has no column {name}, which a bm25 target needs"
+                raise UsageError(msg)
+
+        def column(place: str, table: str, name: str) -> str:
+            return f"{place}.{name}" if name in columns[table] else "NULL"
+
         versions = [
             str(version)
             for version, _ in database.execute(
-                "SELECT chunker_version, MAX(created_at) FROM chunks GROUP BY 1 ORDER BY 2 DESC, 1"
+                f"SELECT chunker_version, MAX({column('c', 'chunks', 'created_at')}) FROM main.chunks AS c"
+                " GROUP BY 1 ORDER BY 2 DESC, 1"
             )
         ]
         if not versions:
@@ -80,23 +91,31 @@ class Bm25:
             raise UsageError(f"{msg}; known: {', '.join(versions)}")
         self.chunker_version = self._wanted or versions[0]
         if self._wanted is None and len(versions) > 1:
-            self.note = (
-                f"searching the newest chunks, {versions[0]}; others: {', '.join(versions[1:])}"
-                " (choose with --chunker-version)"
-            )
+            is_dated = "created_at" in columns["chunks"]
+            which = f"newest chunks, {versions[0]}" if is_dated else f"chunks of {versions[0]}; none has a date"
+            self.note = f"searching the {which}; others: {', '.join(versions[1:])} (choose with --chunker-version)"
         # The index is kept in memory, never in a file. That can be set only outside a transaction.
         database.execute("COMMIT")
         database.execute("PRAGMA temp_store = MEMORY")
         database.execute(_INDEX)
-        has_documents = "documents" in tables
+        has_documents = "doc_id" in columns["documents"]
+        stored = (
+            *("c.text", "c.chunk_id", "c.doc_id"),
+            column("d", "documents", "workspace_path") if has_documents else "NULL",
+            column("c", "chunks", "heading_path_json"),
+            column("c", "chunks", "source_spans_json"),
+        )
         database.execute(
-            f"INSERT INTO temp.kbeval_passages (text, {', '.join(_COLUMNS)})"
-            " SELECT c.text, c.chunk_id, c.doc_id,"
-            f" {'d.workspace_path' if has_documents else 'NULL'}, c.heading_path_json, c.source_spans_json"
+            f"INSERT INTO temp.kbeval_passages (text, {', '.join(_COLUMNS)}) SELECT {', '.join(stored)}"
             f" FROM main.chunks AS c {'LEFT JOIN main.documents AS d ON d.doc_id = c.doc_id' if has_documents else ''}"
             " WHERE c.chunker_version = ?",
             (self.chunker_version,),
         )
+
+    @staticmethod
+    def _columns(database: Database, table: str) -> set[str]:
+        found = database.execute("SELECT LOWER(name) FROM pragma_table_info(?, 'main')", (table,))
+        return {str(name) for (name,) in found}
 
     def search(self, text: str, k: int) -> list[dict[str, Any]]:
         """The best `k` chunks; higher scores are better."""

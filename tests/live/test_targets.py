@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -336,6 +337,27 @@ def test_bm25_takes_any_text_as_words(demo: Place) -> None:
     code, _, err = demo.run("run", "--target", "bm25", "--run-id", "r", "--golden", "odd.json")
     assert code == 0, err
     assert not any("error" in row for row in demo.results("r").values())
+
+
+def test_bm25_needs_only_the_columns_that_it_searches(demo: Place) -> None:
+    def keep(*columns: str) -> None:
+        with closing(sqlite3.connect(demo.db)) as connection, connection:
+            connection.execute("ALTER TABLE chunks RENAME TO all_chunks")
+            connection.execute(f"CREATE TABLE chunks AS SELECT {', '.join(columns)} FROM all_chunks")
+            connection.execute("DROP TABLE all_chunks")
+
+    command = ("run", "--target", "bm25", "--golden", "golden.yaml", "--limit", "3")
+    keep("chunk_id", "doc_id", "source_spans_json", "chunker_version", "text")
+    code, _, err = demo.run(*command, "--run-id", "r")
+    assert code == 0, err
+    assert "searching the chunks of headings@2; none has a date; others: lines@1" in err
+    hit = demo.results("r")["g001"]["hits_top_k"][0]
+    assert hit["source_spans"]
+    assert hit["heading_path"] == []
+    keep("chunk_id", "doc_id", "source_spans_json", "chunker_version")
+    code, _, err = demo.run(*command, "--run-id", "s")
+    assert code == 2
+    assert "kb.db has no column text, which a bm25 target needs" in err
 
 
 def test_bm25_needs_chunks(place: Place) -> None:
