@@ -32,7 +32,6 @@ HERE = frozenset(("chunks_to_keep", "judged_claims", "place_spans", "sightings",
 UNCHECKED = {
     "displaced_hits": "hits at another place than their chunk",
     "misnamed_fields": "misnamed fields",
-    "rows_without_hits": "rows without 'hits_top_k'",
     "runs_without_hits": "rows without 'hits_top_k'",
 }
 _OF_ROWS = ("fields", "hit_fields", "field_names")

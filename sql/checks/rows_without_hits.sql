@@ -4,7 +4,6 @@
 -- kind: view
 SELECT r.run_id, r.query_id
 FROM results AS r
-JOIN parsed AS p ON p.result_no = r.result_no
 JOIN runs AS u ON u.run_id = r.run_id AND u.system IS NULL
 JOIN (SELECT run_id FROM results GROUP BY run_id HAVING MAX(n_hits) > 0) AS w ON w.run_id = r.run_id
-WHERE r.n_hits = 0 AND NOT r.failed AND p.r.hits_top_k IS NULL
+WHERE NOT r.lists_hits AND NOT r.failed

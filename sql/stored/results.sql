@@ -1,5 +1,6 @@
 -- results: one row per query that a run answered.
--- columns: result_no, run_id, query_id, elapsed_ms, error, failed, n_hits, has_answer, grounded, refused,
+-- columns: result_no, run_id, query_id, elapsed_ms, error, failed, n_hits, lists_hits (false: the row does not say what was
+--          retrieved, as it has no list `hits_top_k`), has_answer, grounded, refused,
 --          flagged (the row itself states grounded or abstained), is_empty (no error, no text in the answer, and the row
 --          does not state that the system refused), tokens, cost_usd (what answering took; null: not stated),
 --          row_mark (a hash that changes with the row)
@@ -17,6 +18,7 @@ SELECT
     error,
     error IS NOT NULL                             AS failed,
     n_hits,
+    lists_hits,
     has_answer,
     grounded,
     CASE
@@ -41,6 +43,7 @@ FROM (
         json_number(r.elapsed_ms)                   AS elapsed_ms,
         NULLIF(NULLIF(r.error, ''), 'false')        AS error,
         COALESCE(len(r.hits_top_k), 0)              AS n_hits,
+        r.hits_top_k IS NOT NULL                    AS lists_hits,
         r.answer IS NOT NULL                        AS has_answer,
         r.answer.answer                             AS answer,
         CAST(r.answer.grounded AS VARCHAR) = 'true' AS grounded,
@@ -53,8 +56,8 @@ FROM (
 
     UNION ALL
     SELECT
-        b.result_no, b.run_id, b.query_id, NULL, 'the stored row cannot be read: ' || b.fault, 0, false, NULL, NULL, NULL,
-        NULL, NULL, row_mark(p.row_hash)
+        b.result_no, b.run_id, b.query_id, NULL, 'the stored row cannot be read: ' || b.fault, 0, false, false, NULL, NULL,
+        NULL, NULL, NULL, row_mark(p.row_hash)
     FROM bad_rows AS b
     JOIN parsed AS p ON p.result_no = b.result_no
 )

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kbeval.cli import run as kbeval
 from kbeval.compare.run import compare_runs
+from kbeval.scoring.aggregate import score_runs
+from kbeval.storage.archive_writer import archive_runs
 from tests.support.workspace import Workspace, hits
 
 LINES = 240
@@ -288,7 +291,9 @@ def test_a_run_that_found_nothing_right_among_known_chunks_is_not_doubted(plain:
     assert scored.warnings == []
 
 
-def test_single_rows_without_hits_or_chunks_are_named(plain: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+def test_single_rows_without_hits_or_chunks_are_named(
+    plain: Workspace, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for query_id, row in (
         ("q00", {}),
         ("q01", {"hits": hits("d-001")}),
@@ -300,6 +305,11 @@ def test_single_rows_without_hits_or_chunks_are_named(plain: Workspace, capsys: 
     assert any("2 rows without 'hits_top_k' (first of query q00)" in one for one in warnings)
     assert any("1 of 14 hits do not name a chunk (first in query q02)" in one for one in warnings)
     assert {"row-without-hits", "hits-without-chunk"} <= check(plain, capsys)[1]
+    # Also where no row is parsed.
+    for _ in range(2):
+        assert plain.score(cache="on").warnings == warnings
+    archive_runs(plain.db, tmp_path / "archive")
+    assert score_runs(tmp_path / "archive", plain.golden).warnings == warnings
 
 
 def test_an_unreadable_configuration_is_named(plain: Workspace, capsys: pytest.CaptureFixture[str]) -> None:

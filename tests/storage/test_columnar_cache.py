@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from kbeval.compare.run import CompareOptions, compare_runs
+from kbeval.engine.relations import relations
 from kbeval.explore.explorer import open_explorer
 from kbeval.scoring.options import ScoreOptions
+from kbeval.storage.parts import ALWAYS, ELSEWHERE, MORE
 from kbeval.storage.source import open_source
 from kbeval.systems.anchors import read_folder
 from kbeval.systems.writing import write_runs
@@ -102,6 +104,14 @@ def test_comparing_from_the_copy_gives_the_same_report(cached: CachedWorkspace) 
             for cache in caches
         ]
         assert reports == [reports[0]] * len(caches), other
+
+
+def test_everything_else_is_made_from_what_is_in_a_copy() -> None:
+    """Where rows are not parsed, what reads them would find nothing, and say nothing."""
+    parsed = {"stored_results", "parsed", "parsed_hits"}
+    readers = {name for name, relation in relations().items() if relation.reads & parsed}
+    # `hits` has the ranks that `tied_ranks` makes.
+    assert readers - parsed <= {*ALWAYS, *MORE, *ELSEWHERE[""], "tied_ranks"}
 
 
 def test_questions_in_sql_are_answered_from_the_copy(cached: CachedWorkspace) -> None:
