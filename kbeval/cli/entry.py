@@ -155,6 +155,10 @@ def _explain(error: BaseException) -> int:
 
 def _usage_message(error: click.ClickException) -> str:
     """Click's message; names the environment variable if the value came from one."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and isinstance(error.ctx.command, click.Group):
+        # Click's message would be the whole help.
+        names = error.ctx.command.list_commands(error.ctx)
+        return f"{error.ctx.command_path!r} must be followed by one of {', '.join(names)}"
     message = error.format_message()
     for kind, name in (("a valid integer range", "a whole number"), ("a valid float range", "a number")):
         message = message.replace(kind, name)

@@ -44,6 +44,10 @@ _ABOUT_DOUBTS = {
         "rows without hits",
         "write the retrieved hits to 'hits_top_k', or an empty list if there were none",
     ),
+    "impossible-number": (
+        "rows with impossible numbers",
+        "correct elapsed_ms, the tokens or the cost in the rows, or leave them out",
+    ),
     "unclear-ids": (
         "runs whose chunk ids are ambiguous",
         "store source_spans with the hits, or give each index its own version: ids are not enough",

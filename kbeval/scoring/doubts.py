@@ -6,13 +6,19 @@ Each doubt has the code of a finding of `kbeval check`. `score`, `compare` and `
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kbeval.scoring.scorer import Scoring
 from kbeval.storage.run_config import is_readable
+from kbeval.util.numbers import LARGEST
 from kbeval.util.text import counted, cut
 
+if TYPE_CHECKING:
+    from kbeval.engine.session import Session
+
 _OF_CHUNKS = ("expected_chunk_ids", "relevance")
+_AMOUNTS = ("elapsed_ms", "tokens", "cost_usd")
+_IMPOSSIBLE = " OR ".join(f"NOT ({name} >= 0 AND {name} < {LARGEST:g})" for name in _AMOUNTS)
 
 
 class Doubt(NamedTuple):
@@ -29,7 +35,7 @@ def find_doubts(scoring: Scoring, *, thoroughly: bool = False) -> Iterator[Doubt
     `thoroughly`: also checks that need the position stated by each hit, although the rows are read again for them.
     """
     yield from _unreadable_configurations(scoring)
-    yield from _rows_without_hits(scoring)
+    yield from _odd_rows(scoring)
     if any(scoring.golden.has(label) for label in _OF_CHUNKS):
         yield from _unclear_ids(scoring)
         yield from _moved_labels(scoring)
@@ -52,19 +58,31 @@ def _unreadable_configurations(scoring: Scoring) -> Iterator[Doubt]:
                 yield Doubt("unreadable-config", run.run_id, "its configuration cannot be read, so it counts as empty")
 
 
-def _rows_without_hits(scoring: Scoring) -> Iterator[Doubt]:
+def _odd_rows(scoring: Scoring) -> Iterator[Doubt]:
     session = scoring.session
     session.need("results")
     # Most runs have no such row, and then nothing more is read.
-    if not session.rows("SELECT 1 FROM results WHERE n_hits = 0 AND NOT failed LIMIT 1"):
-        return
-    session.need("rows_without_hits")
-    for run_id, rows, first in session.rows(
-        "SELECT run_id, COUNT(*), MIN(query_id) FROM rows_without_hits GROUP BY run_id ORDER BY run_id"
-    ):
-        where = f"{counted(rows, 'row')} without 'hits_top_k' (first of query {cut(first, 60)})"
-        text = f"{where}: counted as having retrieved nothing"
-        yield Doubt("row-without-hits", run_id, text)
+    ((some_empty, some_impossible),) = session.rows(
+        "SELECT MAX(CASE WHEN n_hits = 0 AND NOT failed THEN 1 ELSE 0 END), "
+        f"MAX(CASE WHEN {_IMPOSSIBLE} THEN 1 ELSE 0 END) FROM results"
+    )
+    if some_empty:
+        session.need("rows_without_hits")
+        for run_id, rows, first in _by_run(session, "rows_without_hits"):
+            where = f"{counted(rows, 'row')} without 'hits_top_k' (first of query {cut(first, 60)})"
+            text = f"{where}: counted as having retrieved nothing"
+            yield Doubt("row-without-hits", run_id, text)
+    if some_impossible:
+        for run_id, rows, first in _by_run(session, f"results WHERE {_IMPOSSIBLE}"):
+            where = f"{counted(rows, 'row')} with an impossible time, cost or number of tokens"
+            effect = "below 0, which counts as it is, or 1e15 and more, which does not count"
+            text = f"{where} (first of query {cut(first, 60)}): {effect}"
+            yield Doubt("impossible-number", run_id, text)
+
+
+def _by_run(session: Session, rows: str) -> list[tuple[Any, ...]]:
+    """The runs that some rows are of, how many there are, and the first query."""
+    return session.rows(f"SELECT run_id, COUNT(*), MIN(query_id) FROM {rows} GROUP BY run_id ORDER BY run_id")
 
 
 def _unclear_ids(scoring: Scoring) -> Iterator[Doubt]:

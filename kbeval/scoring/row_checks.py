@@ -63,7 +63,7 @@ def built_rows(scoring: Scoring, relation: str, order: str = "") -> list[tuple[A
 
 def runs_without_hits(scoring: Scoring) -> list[tuple[str, str]]:
     """Runs in which no row has hits or an empty list of hits: the run, and a description."""
-    other = {run_id: found for run_id, level, _, found, _, _ in _all_misnamed(scoring) if level == "row"}
+    other = {run_id: found for run_id, _, field, found, _, _ in _all_misnamed(scoring) if field == "hits_top_k"}
     needed = any(scoring.golden.has(label) for label in _OF_HITS)
     return [
         (run_id, "no row has 'hits_top_k'" + (f"; did you mean {other[run_id]!r}?" if run_id in other else ""))
@@ -89,7 +89,7 @@ def misnamed_fields(scoring: Scoring) -> list[tuple[str, str]]:
     texts: dict[str, list[str]] = {}
     where = {"row": "rows", "hit": "hits", "answer": "answers"}
     for run_id, level, field, found, query_id, _ in _all_misnamed(scoring):
-        if level != "row" or run_id not in without:
+        if field != "hits_top_k" or run_id not in without:
             texts.setdefault(run_id, []).append(
                 f"{where[level]} with {found!r} and no {field!r} (first in query {query_id})"
             )

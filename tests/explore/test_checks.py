@@ -266,7 +266,34 @@ ODD_ROWS: dict[str, tuple[dict[str, Any], list[tuple[str, str]], list[str]]] = {
             ("chunkId", "chunk_id", {"rank": 1, "chunkId": "c", "doc_id": "d1"}),
         )
     },
+    # Fields of rows with another name.
+    **{
+        f"named-{field}": (
+            {"hits_top_k": hits("c"), field: value},
+            [(ODD, f"named-{field}: rows with {field!r} and no {meant!r} (first in query q)")],
+            [f"run named-{field}: rows with {field!r} and no {meant!r}"],
+        )
+        for field, meant, value in (
+            ("Answer", "answer", {"answer": "text"}),
+            ("generated_answer", "answer", "text"),
+            ("response", "answer", "text"),
+            ("Error", "error", "timed out"),
+            ("errorMessage", "error", "timed out"),
+            ("elapsedMs", "elapsed_ms", 12),
+            ("costUSD", "cost_usd", 0.1),
+        )
+    },
+    "named-span": (
+        {"hits_top_k": [{"chunk_id": "c", "doc_id": "d1", "spans": [line(1, 4)]}]},
+        [(ODD, "named-span: hits with 'spans' and no 'source_spans' (first in query q)")],
+        ["run named-span: hits with 'spans' and no 'source_spans'"],
+    ),
     # Fields that mean something else.
+    "own-fields": (
+        {"hits_top_k": hits("c"), "answer": None, "error": None, "response": "text", "errors": "", "latency_ms": 12},
+        [],
+        [],
+    ),
     "an-index": ({"hits_top_k": [{"chunk_id": "c", "doc_id": "d1", "index": "main"}]}, [], []),
     "an-id": ({"hits_top_k": [{"chunk_id": "c", "id": 7}]}, [], []),
     "odd-answer": (
@@ -312,6 +339,15 @@ def test_odd_rows_are_named_with_their_run_and_others_are_left_alone(
     quiet = [run_id for run_id, (_, examples, _) in ODD_ROWS.items() if not examples]
     named = {example.replace(":", " ").split()[0] for one in found.values() for example in one.examples}
     assert not named & {"run", *quiet}
+
+
+def test_misnamed_answers_are_for_check_alone_to_say(workspace: Workspace) -> None:
+    """Runs without answers are usual: their systems only retrieve."""
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"], "must_contain": ["text"]})
+    workspace.add_run("run", {"q": {"hits_top_k": hits("c"), "response": "text"}})
+    assert warnings(workspace) == ""
+    found = findings(workspace)["misnamed-field"].examples
+    assert found == ("run: rows with 'response' and no 'answer' (first in query q)",)
 
 
 def test_misnamed_ranks_are_for_check_alone_to_say(healthy: Workspace) -> None:

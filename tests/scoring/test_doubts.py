@@ -312,6 +312,25 @@ def test_single_rows_without_hits_or_chunks_are_named(
     assert score_runs(tmp_path / "archive", plain.golden).warnings == warnings
 
 
+def test_impossible_numbers_are_named(plain: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "impossible-number" not in check(plain, capsys)[1]
+    odd: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("q05", {"elapsed_ms": -5}),
+        ("q06", {"tokens": {"total": -1}}),
+        ("q07", {"cost_usd": -0.5}),
+        ("q08", {"elapsed_ms": 1e308}),
+        ("q09", {"elapsed_ms": 0, "tokens": 0, "cost_usd": 0}),
+    )
+    for query_id, fields in odd:
+        row = json.dumps({"hits_top_k": hits("c"), **fields})
+        plain.execute("UPDATE eval_query_results SET result_json = ? WHERE query_id = ?", (row, query_id))
+    (said,) = (one for one in plain.score().warnings if "impossible" in one)
+    assert "4 rows with an impossible time, cost or number of tokens (first of query q05): below 0" in said
+    code, codes = check(plain, capsys)[:2]
+    assert code == 1
+    assert "impossible-number" in codes
+
+
 def test_an_unreadable_configuration_is_named(plain: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
     plain.execute("UPDATE eval_runs SET config_snapshot_json = '{broken'")
     assert any("its configuration cannot be read" in one for one in plain.score().warnings)
