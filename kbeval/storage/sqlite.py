@@ -46,8 +46,8 @@ _TOO_LARGE = "too large: %,d bytes of JSON, at most {largest:,} are read with th
 DEFAULT_BATCH_ROWS = 1024
 # Tables that a scoring needs besides the rows.
 BESIDES_ROWS = ("chunks", "kbeval_chunk_spans")
-# The rows that are looked at before all others.
-SAMPLE_ROWS, SAMPLE_LARGEST = 32, 200_000
+# Rows that are looked at before all others: as many from everywhere, as many from the end, and none that is larger.
+SAMPLE_ROWS, SAMPLE_LARGEST = 16, 200_000
 
 
 class SqliteSource(StoredTables):
@@ -146,7 +146,7 @@ class SqliteSource(StoredTables):
         if session.is_sparing:
             return
         if not session.is_small and self._facts is not None and self._facts.fresh:
-            for name, statement in usual_fields(self._some_rows()).items():
+            for name, statement in usual_fields(self._some_rows(self._facts.fresh)).items():
                 session.replace_macro(name, statement)
         for table in BESIDES_ROWS:
             if f"stored_{table}" not in session.empty:
@@ -155,20 +155,28 @@ class SqliteSource(StoredTables):
                 relation.begin()
                 self._begun[f"stored_{table}"] = relation
 
-    def _some_rows(self) -> list[str]:
-        """A few of the rows, from everywhere in the table; none if that would take long."""
+    def _some_rows(self, run_ids: Sequence[str]) -> list[str]:
+        """A few rows of these runs, from everywhere in the table and from its end; none if that would take long."""
         name, low, high = self._rowids() or ("", 0, 0)
         if not name:
             return []
+        step = max(1, (high - low) // SAMPLE_ROWS)
+        places = (*range(low, high + 1, step), *range(max(low, high - SAMPLE_ROWS), high + 1))
         pieces = [
-            f"SELECT * FROM (SELECT result_json FROM eval_query_results WHERE {name} >= {place} LIMIT 1)"
-            for place in range(low, high + 1, max(1, (high - low) // SAMPLE_ROWS))
+            f"SELECT * FROM (SELECT {name} FROM eval_query_results WHERE {name} >= {place} ORDER BY 1 LIMIT 1)"
+            for place in places
         ]
-        found = self._rows(
-            f"SELECT {as_text('result_json')} FROM ({' UNION ALL '.join(pieces)})"
-            f" WHERE LENGTH(result_json) <= {SAMPLE_LARGEST}"
-        )
-        return [str(row["result_json"]) for row in found]
+        # Rows of other runs need not be readable. A text that contains a NUL is longer than LENGTH says.
+        is_short = f"LENGTH(CAST(result_json AS BLOB)) <= {SAMPLE_LARGEST}"
+        text = f"CASE WHEN {self._is_of(run_ids)} THEN CASE WHEN {is_short} THEN result_json END END"
+        try:
+            found = self._rows(
+                f"SELECT {as_text(text, 'text')} FROM eval_query_results WHERE {name} IN ({' UNION '.join(pieces)})"
+            )
+        except DatabaseError:
+            # Whoever needs these rows says why they cannot be read.
+            return []
+        return [str(row["text"]) for row in found if row["text"]]
 
     def still_kept(self, earlier: Mapping[str, str]) -> set[str]:
         """The runs whose earlier rows, identified by their digest, are cached."""

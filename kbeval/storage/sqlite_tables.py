@@ -243,8 +243,11 @@ class StoredTables:
             return None
 
     def _rows_of(self, run_ids: Sequence[str]) -> str:
+        return f"FROM eval_query_results WHERE {self._is_of(run_ids)}"
+
+    def _is_of(self, run_ids: Sequence[str]) -> str:
         runs = ", ".join(self._literal(run_id) for run_id in run_ids) or "NULL"
-        return f"FROM eval_query_results WHERE run_id COLLATE BINARY IN ({runs})"
+        return f"run_id COLLATE BINARY IN ({runs})"
 
     def _literal(self, text: str) -> str:
         return self.snapshot.literal(text)

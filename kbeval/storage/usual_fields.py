@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -52,7 +53,7 @@ def usual_fields(texts: Sequence[str]) -> dict[str, str]:
     if not others or sum(row.is_usual(places, sets) for row in others) < _WORTH * len(texts[1::2]):
         return {}
     places, sets = _seen(rows)
-    if len(places) > _MOST_PLACES or len(sets) > _MOST_SETS:
+    if not places or len(sets) > _MOST_SETS:
         return {}
     return _macros(sorted(places), sorted(sets))
 
@@ -73,6 +74,9 @@ def _macros(places: Sequence[str], sets: Sequence[Sequence[str]]) -> dict[str, s
 
 def _rows(texts: Sequence[str]) -> Iterator[_Row]:
     for text in texts:
+        # It has more objects than there may be places.
+        if text.count("{") > _MOST_PLACES:
+            continue
         try:
             objects = dict(_objects(json.loads(text, object_pairs_hook=_Fields), "$"))
         except (ValueError, RecursionError, _UnusualError):
@@ -94,16 +98,20 @@ def _objects(value: Any, place: str) -> Iterator[tuple[str, tuple[str, ...]]]:  
 
 
 def _seen(rows: Sequence[_Row]) -> tuple[frozenset[str], frozenset[tuple[str, ...]]]:
-    """The places of the objects of these rows, each list as long as the longest of its kind, and the sets of fields."""
+    """The places of the objects of these rows, each list as long as the longest of its kind, and the sets of fields.
+    None of them if there are too many places.
+    """
     lengths: dict[str, list[int]] = {}
     for place in itertools.chain.from_iterable(row.objects for row in rows):
         found = [int(number[1:-1]) + 1 for number in _INDEX.findall(place)]
         longest = lengths.setdefault(_INDEX.sub("[]", place), found)
         longest[:] = map(max, longest, found)
+    if sum(map(math.prod, lengths.values())) > _MOST_PLACES:
+        return frozenset(), frozenset()
     places = set()
     for kind, longest in lengths.items():
         pieces = kind.split("[]")
-        for numbers in itertools.islice(itertools.product(*map(range, longest)), _MOST_PLACES + 1):
+        for numbers in itertools.product(*map(range, longest)):
             indexes = (*(f"[{number}]" for number in numbers), "")
             places.add("".join(map("".join, zip(pieces, indexes, strict=True))))
     return frozenset(places), frozenset(itertools.chain.from_iterable(row.objects.values() for row in rows))

@@ -14,6 +14,8 @@ from kbeval.engine import session as sessions
 from kbeval.engine.session import Session
 from kbeval.scoring.options import ScoreOptions
 from kbeval.scoring.scorer import open_scoring
+from kbeval.storage.source import open_database
+from kbeval.storage.sqlite import SAMPLE_LARGEST
 from kbeval.storage.usual_fields import usual_fields
 from kbeval.util.strict_json import REPEATED_KEY, parse
 from tests.storage.test_one_rule_for_json import TABLE
@@ -103,6 +105,9 @@ def test_rows_that_have_too_little_in_common_say_nothing() -> None:
     assert usual_fields([json.dumps({f"field_{n}": 1}) for n in range(20)]) == {}
     assert usual_fields([json.dumps(row(note="{")) for _ in range(20)]) == {}
     assert usual_fields([json.dumps(row(n_hits=300, n_spans=2)) for _ in range(4)]) == {}
+    # Lists that are long in different rows: 300 × 300 places, of which each row has few.
+    long = [row(n_hits=300, n_spans=0), row(n_hits=1, n_spans=300)]
+    assert usual_fields([json.dumps(one) for one in long * 4]) == {}
     # Names that need quotes in a path, or in SQL.
     for name in ("a.b", "it's", 'say "a"', "", "*", "é", "[0]", "\\", "\x00"):
         assert usual_fields([json.dumps(row(**{name: 1}))] * 12) == {}, name
@@ -152,6 +157,12 @@ def test_invented_rows_are_usual_often_enough() -> None:
     assert [repeats_a_key(text) for text in texts] == [False, True, False]
 
 
+def among_usual_rows(rows: dict[str, str]) -> dict[str, str]:
+    """Where few of them are looked at before all others."""
+    usual_rows = [(f"q{n}", '{"hits_top_k": [{"chunk_id": "c"}]}') for n in range(400)]
+    return dict([*usual_rows[:101], *rows.items(), *usual_rows[101:]])
+
+
 def faults(workspace: Workspace) -> tuple[list[tuple[Any, ...]], int]:
     """What is wrong with which row, and how many rows are known to be as usual."""
     with open_scoring(workspace.db, workspace.golden, None, ScoreOptions(cache="off")) as scoring:
@@ -167,7 +178,6 @@ def test_a_large_database_has_the_same_faults(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
     workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
-    usual_rows = {f"q{n}": '{"hits_top_k": [{"chunk_id": "c"}]}' for n in range(400)}
     odd_rows = {
         f"o{n}": f'{{"hits_top_k": [{{"chunk_id": "c"}}], "value": {value}}}' for n, (value, _) in enumerate(TABLE)
     }
@@ -175,7 +185,7 @@ def test_a_large_database_has_the_same_faults(
         "r1": '{"hits_top_k": [{"chunk_id": "c", "chunk_id": "d"}]}',
         "r2": '{"hits_top_k": [], "hits_top_k": []}',
     }
-    workspace.add_run("run", usual_rows | odd_rows | repeated)
+    workspace.add_run("run", among_usual_rows(odd_rows | repeated))
     if table == "VIEW":
         workspace.execute("ALTER TABLE eval_query_results RENAME TO kept")
         workspace.execute("CREATE VIEW eval_query_results AS SELECT * FROM kept")
@@ -200,14 +210,13 @@ def test_fields_of_hits_are_looked_for_in_rows_that_are_not_usual(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
-    usual_rows = {f"q{n}": '{"hits_top_k": [{"chunk_id": "c"}]}' for n in range(400)}
     odd_rows = {
         "text": '{"hits_top_k": [{"chunk_id": "c", "text": "x"}]}',
         "escaped": '{"hits_top_k": [{"chunk_id": "c", "te\\u0078t": "x"}]}',
         "spans": '{"hits_top_k": [{"chunk_id": "c", "source_spans": []}]}',
         "neither": '{"hits_top_k": [{"chunk_id": "c", "page": 1}]}',
     }
-    workspace.add_run("run", usual_rows | odd_rows)
+    workspace.add_run("run", among_usual_rows(odd_rows))
     monkeypatch.setattr(sessions, "SMALL_BYTES", 0)
     with open_scoring(workspace.db, workspace.golden, None, ScoreOptions(cache="off")) as scoring:
         scoring.session.need("parsed")
@@ -216,3 +225,25 @@ def test_fields_of_hits_are_looked_for_in_rows_that_are_not_usual(
             " WHERE may_hold_text OR may_hold_spans ORDER BY query_id"
         )
     assert found == [("escaped", True, True), ("spans", False, True), ("text", True, False)]
+
+
+def test_rows_that_are_not_asked_for_are_not_looked_at(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They need not even be readable, and none of a row that is too large leaves SQLite."""
+    workspace.add_golden({"id": "q7", "expected_chunk_ids": ["c"]})
+    workspace.add_run("other", {f"q{n}": "nope" for n in range(400)})
+    workspace.add_run("run", {f"q{n}": '{"hits_top_k": [{"chunk_id": "c"}]}' for n in range(400)})
+    workspace.add_run("large", {"q": '{"a": "\\u0000' + "x" * SAMPLE_LARGEST + '"}', "r": "{\0" + "x" * SAMPLE_LARGEST})
+    workspace.execute("ALTER TABLE eval_query_results RENAME TO kept")
+    workspace.execute("CREATE TABLE eval_query_results (run_id TEXT, query_id TEXT, stored TEXT)")
+    workspace.execute("INSERT INTO eval_query_results SELECT run_id, query_id, result_json FROM kept")
+    workspace.execute(
+        "ALTER TABLE eval_query_results ADD COLUMN result_json TEXT"
+        " AS (CASE WHEN run_id = 'large' THEN stored ELSE json_remove(stored, '$.debug') END)"
+    )
+    monkeypatch.setattr(sessions, "SMALL_BYTES", 0)
+    assert workspace.aggregate("run")["hit_at_k"]["1"] == 1
+    with open_database(workspace.db, ScoreOptions(cache="off")) as (_, source):
+        assert len(source._some_rows(["run"])) >= 8
+        assert source._some_rows(["large"]) == []
+        # It cannot be read, which whoever needs it says.
+        assert source._some_rows(["other"]) == []
