@@ -87,6 +87,7 @@ def _option(*names: str, **settings: Any) -> Callable[[Command], Command]:  # no
 db_option = _option(
     "--db", metavar="FILE", envvar="KBEVAL_DB", help="SQLite database with the runs, or an archive  [KBEVAL_DB]"
 )
+written_db_option = _option("--db", metavar="FILE", envvar="KBEVAL_DB", help="SQLite database  [KBEVAL_DB]")
 golden_option = _option(
     "--golden", metavar="FILE", envvar="KBEVAL_GOLDEN", help="golden queries: YAML, JSON or JSONL  [KBEVAL_GOLDEN]"
 )

@@ -36,7 +36,7 @@ _LARGEST = 100_000
     show_default=True,
     help="number of lines that a chunk shares with the previous one",
 )
-@common.db_option
+@common.written_db_option
 def import_documents_command(folder: str, chunker: str, size: int | None, overlap: int, **_: Any) -> int:  # noqa: ANN401  (click's options)
     """Import a folder of Markdown and text files: fill the tables documents and chunks.
 

@@ -28,7 +28,7 @@ import_command.add_command(import_documents_command)
 @click.argument("folders", nargs=-1, required=True, metavar="RESULTS_DIR...")
 @click.option("--suite", default="anchors", show_default=True, help="the suite that the runs belong to")
 @click.option("--replace", is_flag=True, help="overwrite an existing run that differs")
-@common.db_option
+@common.written_db_option
 def import_anchors(folders: tuple[str, ...], suite: str, replace: bool, **_: Any) -> int:  # noqa: ANN401  (click's options)
     """Import results folders: results.jsonl and config.json. The name of the folder becomes the run id.
 
@@ -46,7 +46,7 @@ def import_anchors(folders: tuple[str, ...], suite: str, replace: bool, **_: Any
 @click.option("--run-id", required=True, help="id of the run")
 @click.option("--suite", default="grounded", show_default=True, help="the suite that the run belongs to")
 @click.option("--replace", is_flag=True, help="overwrite an existing run that differs")
-@common.db_option
+@common.written_db_option
 def import_grounded(trace: str, run_id: str, suite: str, replace: bool, **_: Any) -> int:  # noqa: ANN401  (click's options)
     """Import a trace of grounded question answering (JSONL). For each question, the last line counts."""
     from kbeval.systems.json_lines import id_of

@@ -66,7 +66,7 @@ def _options(tool: str) -> Callable[[Command], Command]:
 @click.option("--suite", default="beir", show_default=True, help="the suite that the runs belong to")
 @click.option("--replace", is_flag=True, help="overwrite an existing run that differs")
 @order_option("score", "the rank column of a TREC run")
-@common.db_option
+@common.written_db_option
 def import_beir(folder: str, runs: tuple[str, ...], **given: Any) -> int:  # noqa: ANN401  (click's options)
     """Import a BEIR folder: corpus.jsonl, queries.jsonl and qrels/*.tsv.
 

@@ -99,7 +99,7 @@ def judge_options(command: common.Command) -> common.Command:
     metavar="SECONDS",
     help="per request  [120]",
 )
-@common.db_option
+@common.written_db_option
 @common.suite_option
 @common.golden_option
 @common.format_option

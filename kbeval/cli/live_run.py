@@ -73,7 +73,7 @@ def run_options(command: common.Command) -> common.Command:
 @run_options
 @click.option("--dry-run", is_flag=True, help="show the first request and send nothing")
 @click.option("--verbose", is_flag=True, help="show every request with its response and the row made from it")
-@common.db_option
+@common.written_db_option
 @common.golden_option
 def run_command(dry_run: bool, **given: Any) -> int:  # noqa: ANN401  (click's options)
     """Ask a live system every golden query, and store its answers as a run.

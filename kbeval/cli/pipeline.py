@@ -43,7 +43,7 @@ _MOST_SETTINGS = 30
 @click.option("--skip-judge", is_flag=True, help="do not judge the answers")
 @click.option("--skip-score", is_flag=True, help="do not score the run")
 @click.option("--skip-compare", is_flag=True, help="do not compare it with the previous run of its suite")
-@common.db_option
+@common.written_db_option
 @common.golden_option
 @common.how_options
 @common.runs_dir_option

@@ -23,7 +23,7 @@ def import_trec(store: Callable[[str, list[Any], bool], int]) -> click.Command:
     @click.option("--suite", default="trec", show_default=True, help="the suite that the runs belong to")
     @click.option("--replace", is_flag=True, help="overwrite an existing run that differs")
     @order_option("score")
-    @common.db_option
+    @common.written_db_option
     def command(
         files: tuple[str, ...],
         run_id: str | None,

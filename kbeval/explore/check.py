@@ -341,7 +341,8 @@ def _stale_docs(scoring: Scoring) -> Finding:
 
 def _unlabelled(golden: Golden) -> Finding:
     found = [str(entry["id"]) for entry in golden.entries if not any(_says(entry, label) for label in _LABELS)]
-    advice = "no metric applies to them: add expected_chunk_ids, expected_doc_ids, must_contain or answerable"
+    labels = "expected_spans, expected_chunk_ids, expected_doc_ids, must_contain or answerable"
+    advice = f"no metric applies to them: add {labels}"
     return _finding("unlabelled", "unlabelled queries", advice, found)
 
 
