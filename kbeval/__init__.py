@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "AggregateMetrics": "kbeval.metrics.model",
-    "CompareOptions": "kbeval.compare.run",
+    "CompareOptions": "kbeval.compare.options",
     "CompareReport": "kbeval.compare.report",
     "Evaluation": "kbeval.frames.evaluation",
     "Evaluations": "kbeval.frames.evaluation",
@@ -60,9 +60,9 @@ if TYPE_CHECKING:
 
     from kbeval.compare.gates import GateReport as GateReport
     from kbeval.compare.gates import check_gates as check_gates
+    from kbeval.compare.options import CompareOptions as CompareOptions
     from kbeval.compare.report import CompareReport as CompareReport
     from kbeval.compare.report import QueryComparison as QueryComparison
-    from kbeval.compare.run import CompareOptions as CompareOptions
     from kbeval.compare.run import compare_runs as compare_runs
     from kbeval.errors import KbevalError as KbevalError
     from kbeval.explore.check import check_workspace as check_workspace

@@ -76,13 +76,14 @@ class Workspace:
 
     def compare(self, a: str, b: str) -> CompareReport:
         """Is run B better than run A?"""
-        from kbeval.compare.run import CompareOptions, compare_runs
+        from kbeval.compare.options import CompareOptions
+        from kbeval.compare.run import compare_runs
 
         return compare_runs(a, b, db=self.db, golden=self._labels(), options=CompareOptions(scoring=self.options))
 
     def report(self, path: Location, *runs: str, history: Sequence[str] = (), redact: bool = False) -> Path:
         """Write one HTML file that shows the evidence: for one run, two runs, or metrics over time."""
-        from kbeval.compare.run import CompareOptions
+        from kbeval.compare.options import CompareOptions
         from kbeval.report.writing import write_report
 
         labels = self.golden if history else self._labels()
@@ -92,7 +93,7 @@ class Workspace:
     def gate(self, run: str, gates: Mapping[str, Any] | None = None) -> GateReport:
         """Check a run against gates: those of the config file, or `gates`, a table of the same form."""
         from kbeval.compare.gates import check_gates, read_gates
-        from kbeval.compare.run import CompareOptions
+        from kbeval.compare.options import CompareOptions
 
         stored, origin = self.config.get("gates") or {}, str(self.config.path)
         table = read_gates(stored if gates is None else gates, origin if gates is None else "gates")

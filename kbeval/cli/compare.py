@@ -63,7 +63,8 @@ def compare_command(a: str, b: str, form: str, top: int, report: str | None, **f
     versions differ, a hit is correct if it shares at least half of the text with an expected chunk. Differences are
     tested over the queries that both runs have, and corrected for the number of metrics.
     """
-    from kbeval.compare.run import CompareOptions, compare_runs
+    from kbeval.compare.options import CompareOptions
+    from kbeval.compare.run import compare_runs
     from kbeval.render.comparison import render_report_md
 
     names = ("slices", "only", "strict_chunker_version", "ignore_invariants", "skip_bad_rows")

@@ -64,7 +64,7 @@ def gate_command(run: str, form: str, **flags: Any) -> int:  # noqa: ANN401  (cl
     A baseline of 'previous', '~N' or 'latest~N' is a run before RUN in its suite.
     """
     from kbeval.compare.gates import check_gates
-    from kbeval.compare.run import CompareOptions
+    from kbeval.compare.options import CompareOptions
     from kbeval.storage.source import one_snapshot
 
     names = ("min_", "max_", "max_drop", "min_scored", "no_regressions", "not_worse", "max_missing", "baseline")

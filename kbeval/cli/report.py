@@ -88,7 +88,7 @@ def _open(path: Path) -> None:
 
 
 def _two_runs(settings: common.Settings, runs: tuple[str, ...], given: dict[str, Any]) -> tuple[str, str]:
-    from kbeval.compare.run import CompareOptions
+    from kbeval.compare.options import CompareOptions
     from kbeval.report.two_runs import two_runs_page
 
     with common.Progress() as progress:

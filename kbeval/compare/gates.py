@@ -7,10 +7,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kbeval.compare.report import FALLBACK, CompareReport
-from kbeval.compare.run import CompareOptions, compare_runs
+from kbeval.compare.options import CompareOptions
 from kbeval.errors import BadRowsError, UsageError
 from kbeval.golden import Golden
 from kbeval.metrics.catalogue import HIGHER, JUDGE, Metric, refuse_neither
@@ -22,6 +21,9 @@ from kbeval.storage.runs import Run, find_baseline, find_run
 from kbeval.storage.source import one_snapshot, scores_that_came, stored_rubrics, stored_runs
 from kbeval.util.limits import as_stored, as_written, limit_text, side, telling, telling_change
 from kbeval.util.text import counted, did_you_mean
+
+if TYPE_CHECKING:
+    from kbeval.compare.report import CompareReport
 
 # The keys of [gates] in the config file; on the command line they are written with dashes.
 LIMITS = ("min", "max", "max_drop", "min_scored")
@@ -204,6 +206,10 @@ def check_gates(
             found = _alone(gated.run_id, (gates, metrics), db, golden, options)
             return replace(found, results=[*_outage(gated), *found.results])
         baseline = find_baseline(stored, table["baseline"], gated, str(db))
+        # Without a baseline nothing is compared.
+        from kbeval.compare.report import FALLBACK
+        from kbeval.compare.run import compare_runs
+
         report = compare_runs(baseline.run_id, gated.run_id, db=db, golden=golden, options=options)
         results = [*_outage(gated), *(_judged(gate, report.aggregate_b, metrics, report) for gate in gates)]
         warnings = list(report.warnings)

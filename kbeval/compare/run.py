@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 
 from kbeval.compare.doubts import doubts_about, other_labels
 from kbeval.compare.judges import different_judges
+from kbeval.compare.options import CompareOptions
 from kbeval.compare.overlap import SIDES, coarse_labels, pairs_under_other_rules
 from kbeval.compare.report import EXACT, FALLBACK, KINDS, CompareReport, Comparison, QueryComparison
-from kbeval.compare.stats import RESAMPLES, SEED, Pairs, assess, verdict
+from kbeval.compare.stats import Pairs, assess, verdict
 from kbeval.errors import BadRowsError, KbevalError, UsageError
 from kbeval.golden import Golden
 from kbeval.metrics.catalogue import NEITHER, Metric
@@ -67,20 +68,6 @@ _CAUSES = ("presence", "failure", "ranking", "places", "refusal", "rules", "cita
 
 class IncomparableError(KbevalError):
     """The two runs are not comparable."""
-
-
-@dataclass(frozen=True)
-class CompareOptions:
-    """How to compare; every field has a default. `scoring.by` repeats the comparison for each slice."""
-
-    scoring: ScoreOptions = field(default_factory=ScoreOptions)
-    strict_chunker_version: bool = False
-    ignore_invariants: bool = False
-    skip_bad_rows: bool = False
-    # Test only these metrics: fewer tests give more statistical power.
-    only: Sequence[str] = ()
-    resamples: int = RESAMPLES
-    seed: int = SEED
 
 
 def compare_runs(

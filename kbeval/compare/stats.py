@@ -26,12 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kbeval.compare.intervals import interval
+from kbeval.compare.options import RESAMPLES, SEED
 from kbeval.compare.power import MCNEMAR, SIGN_FLIP, Rule, detectable
 from kbeval.metrics.catalogue import HIGHER, NEITHER
 from kbeval.util.numbers import rounded
 
-RESAMPLES = 10_000
-SEED = 1
 ALPHA = 0.05
 # With fewer clusters than this, an interval is rough.
 ROUGH = 10

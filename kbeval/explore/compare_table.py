@@ -39,7 +39,8 @@ class Comparisons:
             raise UsageError(msg)
         if not set(pairs) - self._made:
             return
-        from kbeval.compare.run import CompareOptions, compared_rows  # most queries compare nothing, and NumPy is large
+        from kbeval.compare.options import CompareOptions
+        from kbeval.compare.run import compared_rows  # most queries compare nothing, and NumPy is large
 
         # The query is answered; objections to the comparison are reported as warnings.
         options = CompareOptions(self._options, ignore_invariants=True, skip_bad_rows=True)

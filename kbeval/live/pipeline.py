@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from kbeval.compare.gates import NEED_BASELINE, GateReport, check_gates
+from kbeval.compare.options import CompareOptions
 from kbeval.compare.report import CompareReport
-from kbeval.compare.run import CompareOptions, IncomparableError
+from kbeval.compare.run import IncomparableError
 from kbeval.compare.run_summary import RunSummary, StepResult
 from kbeval.errors import BadRowsError, KbevalError
 from kbeval.render.comparison import render_report_md, verdict_sentence

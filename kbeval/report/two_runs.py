@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from kbeval.compare.options import CompareOptions
 from kbeval.compare.report import FALLBACK, CompareReport, Delta, QueryComparison
-from kbeval.compare.run import CompareOptions, compare_and
+from kbeval.compare.run import compare_and
 from kbeval.compare.stats import BETTER, NO_DIFFERENCE, WORSE, Significance
 from kbeval.golden import Golden
 from kbeval.metrics.catalogue import NEITHER

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kbeval.compare.run import CompareOptions
+from kbeval.compare.options import CompareOptions
 from kbeval.errors import UsageError
 from kbeval.explore.history import HistoryOptions
 from kbeval.golden import Golden

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kbeval.compare.options import CompareOptions
 from kbeval.compare.report import CompareReport
-from kbeval.compare.run import CompareOptions, IncomparableError, compare_runs
+from kbeval.compare.run import IncomparableError, compare_runs
 from kbeval.compare.run_summary import RunSummary
 from kbeval.errors import BadRowsError, UsageError
 from kbeval.scoring.aggregate import BadRow, score_runs

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import kbeval
-from kbeval.compare.run import CompareOptions
+from kbeval.compare.options import CompareOptions
 from kbeval.render.table import Column, render
 from kbeval.scoring.options import ScoreOptions
 from tests.support.workspace import Workspace

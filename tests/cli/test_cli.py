@@ -477,6 +477,13 @@ def test_the_overview_needs_nothing_but_python(arguments: tuple[str, ...]) -> No
     assert result.stdout == f"{overview(80)}\n"
 
 
+@pytest.mark.parametrize("arguments", [("gate", "latest", "--min", "hit@5=0"), ("sql", "SELECT 1"), ("explain", "mrr")])
+def test_numpy_is_loaded_only_to_compare(two_runs: Workspace, arguments: tuple[str, ...]) -> None:
+    code = f"import sys\nfrom kbeval.cli import run\nassert run({list(arguments)}) == 0\n"
+    result = process("-c", f"{code}assert 'numpy' not in sys.modules\n")
+    assert result.returncode == 0, result.stderr
+
+
 @pytest.mark.parametrize(
     ("command", "wanted", "threads"),
     [("compare", None, "1"), ("compare", "3", "3"), ("run", None, None), ("run", "3", "3")],

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kbeval
+from kbeval.compare.options import CompareOptions
 from kbeval.compare.report import CompareReport, QueryComparison
-from kbeval.compare.run import CompareOptions, IncomparableError
+from kbeval.compare.run import IncomparableError
 from kbeval.errors import BadRowsError, UsageError
 from kbeval.metrics.catalogue import metrics_in_config
 from kbeval.render.comparison import delta_table, legend, render_report_md, slice_table, verdict_sentence

@@ -9,7 +9,7 @@ import pytest
 
 import kbeval
 from kbeval.compare.gates import check_gates
-from kbeval.compare.run import CompareOptions
+from kbeval.compare.options import CompareOptions
 from kbeval.scoring.options import ScoreOptions
 from tests.support.workspace import Workspace
 

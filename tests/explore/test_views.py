@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kbeval
-from kbeval.compare.run import CompareOptions
+from kbeval.compare.options import CompareOptions
 from kbeval.engine.relations import definitions, relations, sql_folder
 from kbeval.engine.session import Session
 from kbeval.explore import views

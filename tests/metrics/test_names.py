@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from kbeval.compare.gates import make_gates
-from kbeval.compare.run import CompareOptions, compare_runs
+from kbeval.compare.options import CompareOptions
+from kbeval.compare.run import compare_runs
 from kbeval.errors import MetricError, UsageError
 from kbeval.explore.history_names import find_measured
 from kbeval.metrics.catalogue import Metric, catalogue, metrics_in_config

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from kbeval.cli import run
 from kbeval.compare.gates import check_gates
-from kbeval.compare.run import CompareOptions, IncomparableError, compare_runs
+from kbeval.compare.options import CompareOptions
+from kbeval.compare.run import IncomparableError, compare_runs
 from kbeval.errors import UsageError
 from kbeval.scoring.incremental import due_runs
 from kbeval.scoring.options import ScoreOptions

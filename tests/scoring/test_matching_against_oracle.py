@@ -30,7 +30,8 @@ import pytest
 from hypothesis import Phase, example, given
 from hypothesis import strategies as st
 
-from kbeval.compare.run import CompareOptions, compare_runs
+from kbeval.compare.options import CompareOptions
+from kbeval.compare.run import compare_runs
 from kbeval.scoring.aggregate import score_runs
 from kbeval.scoring.options import ScoreOptions
 from tests.oracles.matching_oracle import OVERLAPS_OF, Oracle, World

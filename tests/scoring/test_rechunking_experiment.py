@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import kbeval
-from kbeval.compare.run import CompareOptions
+from kbeval.compare.options import CompareOptions
 from tests.support.workspace import Workspace
 
 DOCUMENTS = 6

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from kbeval.compare.run import CompareOptions, compare_runs
+from kbeval.compare.options import CompareOptions
+from kbeval.compare.run import compare_runs
 from kbeval.engine.relations import relations
 from kbeval.explore.explorer import open_explorer
 from kbeval.scoring.options import ScoreOptions

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import kbeval.storage.cache
-from kbeval.compare.run import CompareOptions, compare_runs
+from kbeval.compare.options import CompareOptions
+from kbeval.compare.run import compare_runs
 from kbeval.errors import UsageError
 from kbeval.explore.explorer import open_explorer
 from kbeval.scoring.options import ScoreOptions
