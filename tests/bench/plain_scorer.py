@@ -106,7 +106,8 @@ def failed(result: Result) -> bool:
 
 
 def hits(result: Result) -> list[Mapping[str, Any]]:
-    return [] if failed(result) else result.get("hits_top_k") or []
+    """Those of a failed query, too: its system may have retrieved well."""
+    return result.get("hits_top_k") or []
 
 
 def top(result: Result, field: str, k: int) -> set[str]:
