@@ -123,8 +123,9 @@ class Limit:
 
     def _measure(self, now: float) -> None:
         elapsed = now - (self._window_start if self._window_start is not None else now)
-        if elapsed >= _LEAST_WINDOW:
-            accepted = max(self._accepted / elapsed, _SLOWEST)
+        # If nothing was accepted, the pause was too short. That does not say how slow the server is.
+        if elapsed >= _LEAST_WINDOW and self._accepted:
+            accepted = self._accepted / elapsed
             self._rate = max(_SLOWEST, min(accepted, self._rate or accepted) * _MARGIN)
             self._raised_at = now
         self._window_start, self._accepted = now, 0

@@ -6,9 +6,11 @@ import asyncio
 import io
 import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import pytest
 
+from kbeval.live import limits
 from kbeval.live.environment import Secrets
 from kbeval.live.exchange import Response, json_request
 from kbeval.live.limits import Limit
@@ -94,6 +96,45 @@ def test_a_burst_of_refusals_shrinks_it_once() -> None:
             pass
         limit.refused(later, after=0.0)
         assert limit.concurrency == 4
+
+    asyncio.run(main())
+
+
+def test_a_refusal_right_after_a_pause_does_not_say_how_slow_the_server_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the requests that follow would be sent one in twenty seconds."""
+    now = 100.0
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: now))
+
+    async def main() -> None:
+        nonlocal now
+        limit = new_limit(16)
+
+        async def one(*, accepted: bool) -> None:
+            async with limit.turn() as turn:
+                pass
+            if accepted:
+                limit.succeeded(turn)
+            else:
+                limit.refused(turn, after=0.75)
+
+        # A burst that is refused after five, the pause that was asked for, and again; then five in a second.
+        for accepted in (True, True, True, True, True, False):
+            await one(accepted=accepted)
+        for _ in range(2):
+            now += 0.8
+            await one(accepted=False)
+        assert limit.rate is None
+        now += 0.8
+        for _ in range(5):
+            await one(accepted=True)
+        await one(accepted=False)
+        assert limit.rate is not None
+        assert 4 < limit.rate < 6
+        # Nor does it change what is known by then.
+        known = limit.rate
+        now += 0.8
+        await one(accepted=False)
+        assert limit.rate == known
 
     asyncio.run(main())
 
