@@ -13,7 +13,7 @@ from kbeval.util.text import counted
 
 @click.command("archive")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path, file_okay=False))
-@common.db_option
+@common.written_db_option
 @common.golden_option
 @click.option("--prune", is_flag=True, help="remove archived runs that are no longer in the database")
 @common.engine_options

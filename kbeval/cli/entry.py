@@ -158,7 +158,7 @@ def _usage_message(error: click.ClickException) -> str:
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and isinstance(error.ctx.command, click.Group):
         # Click's message would be the whole help.
         names = error.ctx.command.list_commands(error.ctx)
-        return f"{error.ctx.command_path!r} must be followed by one of {', '.join(names)}"
+        return f"{error.ctx.command_path!r} requires a subcommand: {', '.join(names)}"
     message = error.format_message()
     for kind, name in (("a valid integer range", "a whole number"), ("a valid float range", "a number")):
         message = message.replace(kind, name)

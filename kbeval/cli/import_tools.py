@@ -32,7 +32,7 @@ def _options(tool: str) -> Callable[[Command], Command]:
 
     def add(command: Command) -> Command:
         for option in (
-            common.db_option,
+            common.written_db_option,
             click.option("--replace", is_flag=True, help="overwrite an existing run that differs"),
             click.option(
                 "--drop",

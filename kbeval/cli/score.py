@@ -216,9 +216,7 @@ class _Job:
         elif due is not None and not due.runs and not due.key_faults and self._writer is None:
             unfinished = said_of_unfinished("latest", self._database)
             msg = f"{self._database} holds no runs yet, so there is nothing to score"
-            raise UsageError(
-                f"{msg}; {unfinished or 'make one with kbeval run, kbeval import or kbeval.record in Python'}"
-            )
+            raise UsageError(f"{msg}; {unfinished or 'store one with kbeval run or kbeval import'}")
         if self._part is not None:
             pass
         elif self._dry_run and due is None:

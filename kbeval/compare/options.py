@@ -1,4 +1,4 @@
-"""How two runs are compared: apart from the comparison itself, which loads NumPy, as most gates need none of it."""
+"""Options of a comparison. Separate from `compare.run`, which loads NumPy: gates without a baseline do not need it."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from kbeval.compare.options import CompareOptions
 from kbeval.errors import UsageError
 from kbeval.golden import Golden
 
@@ -27,7 +28,8 @@ class Comparisons:
     """The comparisons that a session has built so far."""
 
     def __init__(self, database: str | os.PathLike[str], options: ScoreOptions) -> None:
-        self._options = options
+        # The query is answered; objections to the comparison are reported as warnings.
+        self._options = CompareOptions(options, ignore_invariants=True, skip_bad_rows=True)
         self._database = database
         self._made: set[tuple[str, str]] = set()
         self._warnings: dict[str, None] = {}
@@ -39,13 +41,10 @@ class Comparisons:
             raise UsageError(msg)
         if not set(pairs) - self._made:
             return
-        from kbeval.compare.options import CompareOptions
         from kbeval.compare.run import compared_rows  # most queries compare nothing, and NumPy is large
 
-        # The query is answered; objections to the comparison are reported as warnings.
-        options = CompareOptions(self._options, ignore_invariants=True, skip_bad_rows=True)
         for first, second in sorted(set(pairs) - self._made):
-            rows, warnings = compared_rows(first, second, db=self._database, golden=golden, options=options)
+            rows, warnings = compared_rows(first, second, db=self._database, golden=golden, options=self._options)
             session.connection.register("arriving", rows.to_arrow())
             try:
                 columns = "SELECT $1::VARCHAR AS first_name, $2::VARCHAR AS second_name, * FROM arriving"

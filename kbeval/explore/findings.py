@@ -28,7 +28,7 @@ CODES = {
     "contested-labels": "expected ids that a run and the tables use for different text, under different chunkers",
     "unreadable-config": "runs whose configuration cannot be read",
     "row-without-hits": "rows without the field hits_top_k, in runs that have it elsewhere",
-    "impossible-number": "rows with a time, a cost or a number of tokens below 0, or of 1e15 and more",
+    "impossible-number": "rows with a negative time, cost or number of tokens, or one of 1e15 or more",
     "hits-without-chunk": "hits that name no chunk, where chunk ids decide",
     "unknown-hits": "runs whose hits name no chunk, or no document, that occurs in a table or a label",
     "matched-by-document": "queries that expect a chunk or a span, and can be matched by document alone",

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from kbeval.engine.session import Session
 
 _OF_CHUNKS = ("expected_chunk_ids", "relevance")
-_AMOUNTS = ("elapsed_ms", "tokens", "cost_usd")
-_IMPOSSIBLE = " OR ".join(f"NOT ({name} >= 0 AND {name} < {LARGEST:g})" for name in _AMOUNTS)
+_AMOUNTS = "elapsed_ms, tokens, cost_usd"
 
 
 class Doubt(NamedTuple):
@@ -62,27 +61,26 @@ def _odd_rows(scoring: Scoring) -> Iterator[Doubt]:
     session = scoring.session
     session.need("results")
     # Most runs have no such row, and then nothing more is read.
-    ((some_empty, some_impossible),) = session.rows(
-        "SELECT MAX(CASE WHEN n_hits = 0 AND NOT failed THEN 1 ELSE 0 END), "
-        f"MAX(CASE WHEN {_IMPOSSIBLE} THEN 1 ELSE 0 END) FROM results"
+    ((some_empty, lowest, highest),) = session.rows(
+        "SELECT MAX(CASE WHEN n_hits = 0 AND NOT failed THEN 1 ELSE 0 END),"
+        f" MIN(LEAST({_AMOUNTS})), MAX(GREATEST({_AMOUNTS})) FROM results"
     )
     if some_empty:
-        session.need("rows_without_hits")
         for run_id, rows, first in _by_run(session, "rows_without_hits"):
             where = f"{counted(rows, 'row')} without 'hits_top_k' (first of query {cut(first, 60)})"
             text = f"{where}: counted as having retrieved nothing"
             yield Doubt("row-without-hits", run_id, text)
-    if some_impossible:
-        for run_id, rows, first in _by_run(session, f"results WHERE {_IMPOSSIBLE}"):
+    if lowest is not None and (lowest < 0 or highest >= LARGEST):
+        for run_id, rows, first in _by_run(session, "impossible_numbers"):
             where = f"{counted(rows, 'row')} with an impossible time, cost or number of tokens"
-            effect = "below 0, which counts as it is, or 1e15 and more, which does not count"
-            text = f"{where} (first of query {cut(first, 60)}): {effect}"
-            yield Doubt("impossible-number", run_id, text)
+            effect = "negative values are counted as they are, values of 1e15 and more are excluded"
+            yield Doubt("impossible-number", run_id, f"{where} (first of query {cut(first, 60)}): {effect}")
 
 
-def _by_run(session: Session, rows: str) -> list[tuple[Any, ...]]:
-    """The runs that some rows are of, how many there are, and the first query."""
-    return session.rows(f"SELECT run_id, COUNT(*), MIN(query_id) FROM {rows} GROUP BY run_id ORDER BY run_id")
+def _by_run(session: Session, relation: str) -> list[tuple[Any, ...]]:
+    """The runs that occur in a relation, the number of their rows in it, and the first query."""
+    session.need(relation)
+    return session.rows(f"SELECT run_id, COUNT(*), MIN(query_id) FROM {relation} GROUP BY run_id ORDER BY run_id")
 
 
 def _unclear_ids(scoring: Scoring) -> Iterator[Doubt]:

@@ -174,7 +174,7 @@ class SqliteSource(StoredTables):
                 f"SELECT {as_text(text, 'text')} FROM eval_query_results WHERE {name} IN ({' UNION '.join(pieces)})"
             )
         except DatabaseError:
-            # Whoever needs these rows says why they cannot be read.
+            # If they are needed, the relation that reads them reports the error.
             return []
         return [str(row["text"]) for row in found if row["text"]]
 

@@ -16,9 +16,9 @@ SELECT
     result_no,
     position,
     rank,
-    MAX(by_chunk) = 1  AS is_expected_chunk,
-    MAX(by_doc) = 1    AS is_expected_doc,
-    MAX(by_anchor) = 1 AS is_support,
+    MAX(by_chunk) = 1             AS is_expected_chunk,
+    MAX(by_doc) = 1               AS is_expected_doc,
+    MAX(by_anchor) = 1            AS is_support,
     CAST(SUM(n_places) AS BIGINT) AS n_places
 FROM (
     SELECT result_no, position, rank, 1 AS by_chunk, 0 AS by_doc, 0 AS by_anchor, 0 AS n_places FROM chunk_matches

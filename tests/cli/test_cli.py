@@ -276,7 +276,7 @@ def test_check_exits_with_one_when_it_finds_something(two_runs: Workspace, capsy
         (["score", "--all", "--db", "."], "is a directory"),
         (["score", "--all", "--golden", "nothing.yaml"], "there is no such golden file"),
         (["score", "--all", "--golden", "."], "is a directory"),
-        (["export"], "'kbeval export' must be followed by one of anchors, duckdb, trec; see 'kbeval export --help'"),
+        (["export"], "'kbeval export' requires a subcommand: anchors, duckdb, trec; see 'kbeval export --help'"),
         (["scoer"], "did you mean 'score'"),
         (["explain", "hit_at"], "did you mean 'hit_at_k'"),
         (["show", "latest", "--query", "q9"], "has no query 'q9'"),

@@ -325,7 +325,7 @@ def test_impossible_numbers_are_named(plain: Workspace, capsys: pytest.CaptureFi
         row = json.dumps({"hits_top_k": hits("c"), **fields})
         plain.execute("UPDATE eval_query_results SET result_json = ? WHERE query_id = ?", (row, query_id))
     (said,) = (one for one in plain.score().warnings if "impossible" in one)
-    assert "4 rows with an impossible time, cost or number of tokens (first of query q05): below 0" in said
+    assert "4 rows with an impossible time, cost or number of tokens (first of query q05): negative values" in said
     code, codes = check(plain, capsys)[:2]
     assert code == 1
     assert "impossible-number" in codes

@@ -245,5 +245,5 @@ def test_rows_that_are_not_asked_for_are_not_looked_at(workspace: Workspace, mon
     with open_database(workspace.db, ScoreOptions(cache="off")) as (_, source):
         assert len(source._some_rows(["run"])) >= 8
         assert source._some_rows(["large"]) == []
-        # It cannot be read, which whoever needs it says.
+        # It cannot be read. That is reported only if it is needed.
         assert source._some_rows(["other"]) == []
