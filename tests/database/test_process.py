@@ -157,7 +157,7 @@ def test_rows_may_be_read_before_they_are_asked_for(
         engine.unregister("a")
         engine.unregister("b")
         engine.unregister("plain")
-        # One that nobody asked for is given up.
+        # One whose rows are never requested is dropped.
         number = begun[2]._begun
         begun.clear()
         del relation
