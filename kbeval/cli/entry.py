@@ -20,6 +20,7 @@ from kbeval.cli.exit_code import EXIT_CODE
 from kbeval.cli.hints import HINTS
 from kbeval.cli.overview import COMMANDS, overview
 from kbeval.errors import WANT_OF_MEMORY, DeprecatedMetricWarning, KbevalError
+from kbeval.util.ending import ENDING
 from kbeval.util.text import shown
 
 
@@ -74,12 +75,13 @@ def main(arguments: list[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     sys.excepthook = print_traceback
+    ENDING.is_with_command = True
     code = run(sys.argv[1:] if arguments is None else arguments)
-    # Everything is written and closed. An orderly shutdown of the interpreter would only take time.
+    # Everything is written. An orderly shutdown of the interpreter would only take time.
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
-    os._exit(code)
+    ENDING.end(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -25,6 +25,7 @@ from kbeval.engine.relations import Relation, called_macros, macros, relations
 from kbeval.engine.spill import SpillFolder
 from kbeval.engine.statements import parsed
 from kbeval.errors import WANT_OF_MEMORY, KbevalError, NotEnoughMemoryError, UsageError
+from kbeval.util.ending import ENDING
 
 if TYPE_CHECKING:
     import polars as pl
@@ -134,6 +135,8 @@ class Session:
         self._variants: dict[str, str] = {}
         self._macros: set[str] = set()
         self._own_macros: dict[str, str] = {}
+        # Set once DuckDB is building a relation, or nothing is left to build.
+        self._at_work = threading.Event()
         # Both exist once the session is first used: starting DuckDB takes as long as ten small statements.
         self._connection: duckdb.DuckDBPyConnection | None = None
         self._spill: SpillFolder | None = None
@@ -315,6 +318,8 @@ class Session:
 
     def _build(self, name: str, kind: str, sql: str) -> None:
         try:
+            self.define_macros(sql)
+            self._at_work.set()
             self.execute(f"CREATE {kind.upper()} {name} AS {sql}")
         except duckdb.InterruptException:
             raise
@@ -325,8 +330,20 @@ class Session:
 
     @contextlib.contextmanager
     def building(self, *names: str) -> Iterator[None]:
-        """Build relations in the background while the caller does other work without the session."""
-        with self.in_background(lambda: self.need(*names)):
+        """Build relations in the background while the caller does other work without the session.
+
+        The caller goes on once DuckDB is at work: to start it and to prepare its first statement takes Python, so the
+        two would take turns.
+        """
+
+        def build() -> None:
+            try:
+                self.need(*names)
+            finally:
+                self._at_work.set()
+
+        with self.in_background(build):
+            self._at_work.wait()
             yield
 
     @contextlib.contextmanager
@@ -406,6 +423,18 @@ class Session:
 
     def close(self) -> None:
         """Discard everything and remove what was spilled to disk."""
+        if self._connection is None or self._spill is None:
+            return
+        if ENDING.is_with_command and not self._is_compressed:
+            # To release the memory takes as long as several statements; meanwhile the command stores and prints.
+            try:
+                threading.Thread(target=self._discard, daemon=True).start()
+            except RuntimeError:  # there is no memory for a thread
+                self._discard()
+        else:
+            self._discard()
+
+    def _discard(self) -> None:
         if self._connection is None or self._spill is None:
             return
         try:

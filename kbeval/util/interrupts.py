@@ -12,11 +12,12 @@ import contextlib
 import os
 import select
 import signal
-import sys
 import threading
 import time
 from types import FrameType
 from typing import NoReturn
+
+from kbeval.util.ending import ENDING
 
 # How long the interrupted work may take to stop, and after how long a second Ctrl-C counts as a repetition.
 GRACE_SECONDS = 2.0
@@ -112,10 +113,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def _end() -> NoReturn:
-    """End the process at once. Spilled data is removed from disk."""
-    if (spilling := sys.modules.get("kbeval.engine.spill")) is not None:
-        with contextlib.suppress(Exception):
-            spilling.remove_own()
+    """End the process at once."""
     with contextlib.suppress(OSError):
         os.write(2, b"kbeval: interrupted; no partial results were written\n")
-    os._exit(CODE)
+    ENDING.end(CODE)

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 import duckdb
@@ -10,6 +13,8 @@ import pytest
 
 from kbeval.engine.session import SKIPPED_IF_SMALL, SMALL_BYTES, Session
 from kbeval.errors import KbevalError, UsageError
+from kbeval.storage.options import ReadOptions
+from kbeval.storage.source import open_source
 from tests.support.workspace import Workspace, hits
 
 
@@ -58,6 +63,48 @@ def test_what_was_spilled_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         session.execute("SELECT 1")
         assert len(list(tmp_path.iterdir())) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_ends_without_waiting_for_memory_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    """A session is released while the command goes on, and its folder is removed even if the command ends before."""
+    code = """
+        import sys, time
+        from kbeval.engine.session import Session
+        from kbeval.util.ending import ENDING
+        ENDING.is_with_command = sys.argv[1] == "command"
+        with Session(threads=1) as session:
+            # Many values, each of which is to be freed.
+            session.execute("CREATE TABLE t AS SELECT range(20) AS l, repeat('x', 50) AS t FROM range(600000)")
+            began = time.perf_counter()
+        print(time.perf_counter() - began, flush=True)
+        ENDING.end(7)
+    """
+    seconds = {}
+    for kind in ("program", "command"):
+        command = [sys.executable, "-c", textwrap.dedent(code), kind]
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert done.returncode == 7, done.stderr
+        assert list(tmp_path.iterdir()) == []
+        seconds[kind] = float(done.stdout)
+    assert seconds["command"] < seconds["program"] / 2
+
+
+def test_the_caller_goes_on_when_the_engine_is_at_work_or_has_failed(workspace: Workspace) -> None:
+    workspace.add_run("run", {"q1": {"hits_top_k": hits("c1")}})
+    events: list[str] = []
+    with Session() as session, session.building():
+        events.append("nothing to build")
+    with open_source(workspace.db, ReadOptions()) as (session, source):
+        source.feed(session, ["run"])
+        with session.building("results"):
+            # Its first statement is about to run.
+            events.append(f"{'parsed' in session.built or 'stored_results' in session.built}")
+        assert "results" in session.built
+    with Session() as session, pytest.raises(UsageError, match="no relation"):  # noqa: SIM117
+        with session.building("no_such_relation"):
+            events.append("failed")
+    assert events == ["nothing to build", "True", "failed"]
 
 
 def test_only_small_databases_skip_passes_of_the_optimizer_and_never_those_that_bound_memory() -> None:
