@@ -227,12 +227,15 @@ CREATE MACRO is_counted(s) AS
     END;
 
 -- Is it a valid position? Not if its end is before its start or not a number, or if its kind is unknown. (NaN is
--- larger than every number, and so is its difference from any.)
+-- larger than every number, and so is its difference from any.) Relations that need the rectangle anyway pass its sides,
+-- so that each of them is planned once.
+CREATE MACRO is_box(kind, axis, low, high, bottom, top, counted) AS
+        axis IS NOT NULL
+    AND COALESCE(high - low BETWEEN 1e-300 AND 1e300, false)
+    AND COALESCE(kind <> 'region' OR top - bottom BETWEEN 1e-300 AND 1e300, false)
+    AND COALESCE(counted, false);
 CREATE MACRO is_place(s) AS
-        span_axis(s.kind, s.page) IS NOT NULL
-    AND COALESCE(span_high(s) - span_low(s) BETWEEN 1e-300 AND 1e300, false)
-    AND COALESCE(s.kind <> 'region' OR span_top(s) - span_bottom(s) BETWEEN 1e-300 AND 1e300, false)
-    AND COALESCE(is_counted(s), false);
+    is_box(s.kind, span_axis(s.kind, s.page), span_low(s), span_high(s), span_bottom(s), span_top(s), is_counted(s));
 
 -- Does a citation state a position in the document, valid or not? A path alone or a caption does not.
 CREATE MACRO says_where(s) AS
