@@ -119,6 +119,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Some tests wait for servers and deadlines: with half as many workers again no processor is idle."""
+    return (os.cpu_count() or 1) * 3 // 2
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _one_process_for_all() -> Iterator[None]:
     """As at the command line: the process that opens databases is kept for the next one."""
