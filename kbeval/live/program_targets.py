@@ -28,8 +28,11 @@ from kbeval.util.text import cut
 
 # A line that a program writes.
 _LONGEST_LINE = 20_000_000
+# More are not read ahead: the program has to wait.
+_MOST_LINES = 3
 _END_SECONDS = 2.0
 _MESSAGE = 300
+_ONLY_ANSWERS = "only answers may be written to standard output, one line each"
 # What a function may take in addition to the query and its golden entry.
 _EXTRA = ("k", "mode", "retrieval_only")
 
@@ -171,8 +174,8 @@ class CommandTarget:
         self._folder = folder
         self._timeout = timeout
         self._asking = asking
-        self._idle: list[asyncio.subprocess.Process] = []
-        self._all: set[asyncio.subprocess.Process] = set()
+        self._idle: list[_Program] = []
+        self._all: set[_Program] = set()
 
     async def __aenter__(self) -> Self:
         return self
@@ -180,8 +183,8 @@ class CommandTarget:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for process in list(self._all):
-            await self._end(process)
+        for program in list(self._all):
+            await self._end(program)
 
     def request_text(self, query: Query) -> str:
         text = f"$ {shlex.join(self._shown)}\n{self._line(query)}"
@@ -203,41 +206,23 @@ class CommandTarget:
         return await attempt_once(query, self._asking, lambda: self._exchange(query), on_attempt)
 
     async def _exchange(self, query: Query) -> Mapping[str, Any]:
-        process = self._idle.pop() if self._idle else await self._start()
+        program = self._idle.pop() if self._idle else await self._start()
         is_usable = False
         try:
             async with asyncio.timeout(self._timeout):
-                line = await self._one_line(process, self._line(query))
+                line = await program.answer(self._line(query))
+            answer = self._parsed(line, query)
             is_usable = True
         except TimeoutError as error:
             msg = f"no answer within {self._timeout:g} s"
             raise TimeoutError(msg) from error
         finally:
             if is_usable:
-                self._idle.append(process)
+                self._idle.append(program)
             else:
-                # A late answer must not be taken for the answer to the next query.
-                await asyncio.shield(self._end(process))
-        return self._parsed(line, query)
-
-    async def _one_line(self, process: asyncio.subprocess.Process, request: str) -> bytes:
-        stdin, stdout = process.stdin, process.stdout
-        if stdin is None or stdout is None:
-            msg = "the program has no standard input or output"
-            raise ProgramError(msg)
-        try:
-            stdin.write(request.encode("utf-8", "replace") + b"\n")
-            await stdin.drain()
-            line = await stdout.readline()
-        except (ConnectionError, ValueError) as error:
-            msg = f"communication with the program failed: {error}"
-            raise ProgramError(msg) from error
-        if not line.endswith(b"\n"):
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), _END_SECONDS)
-            msg = f"the program ended with exit code {process.returncode} instead of answering"
-            raise ProgramError(msg)
-        return line
+                # What it may still write must not be taken for the answer to the next query.
+                await asyncio.shield(self._end(program))
+        return answer
 
     @staticmethod
     def _parsed(line: bytes, query: Query) -> Mapping[str, Any]:
@@ -245,14 +230,17 @@ class CommandTarget:
             found = parse(line.decode())
         except ValueError as error:
             fault = "is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else fault_of(error)
-            msg = f"the line that the program wrote {fault}: {cut(line.decode('utf-8', 'replace').strip(), 80)!r}"
+            msg = f"the line that the program wrote {fault}: {_quoted(line)}; {_ONLY_ANSWERS}"
             raise InvalidResponseError(msg) from error
-        if isinstance(found, dict) and found.get("query_id", query.id) != query.id:
+        if not isinstance(found, dict):
+            msg = f"the line that the program wrote is not an object: {_quoted(line)}; {_ONLY_ANSWERS}"
+            raise InvalidResponseError(msg)
+        if found.get("query_id", query.id) != query.id:
             msg = f"the program answered query {cut(str(found['query_id']), 40)!r} instead of {query.id!r}"
             raise InvalidResponseError(msg)
-        return found  # type: ignore[no-any-return]  # row_from_program checks it
+        return found
 
-    async def _start(self) -> asyncio.subprocess.Process:
+    async def _start(self) -> _Program:
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._words,
@@ -266,13 +254,82 @@ class CommandTarget:
         except OSError as error:
             msg = f"{self._shown[0]} cannot be started: {error.strerror}"
             raise ProgramError(msg) from error
-        self._all.add(process)
-        return process
+        program = _Program(process)
+        self._all.add(program)
+        return program
 
-    async def _end(self, process: asyncio.subprocess.Process) -> None:
-        self._all.discard(process)
-        if process in self._idle:
-            self._idle.remove(process)
+    async def _end(self, program: _Program) -> None:
+        self._all.discard(program)
+        if program in self._idle:
+            self._idle.remove(program)
+        await program.end()
+
+    async def check_health(self) -> str | None:
+        """The program can be started, and does not end at once."""
+        if self._idle:
+            return None
+        try:
+            program = await self._start()
+        except ProgramError as error:
+            return self._asking.environment.secrets.hide(str(error))
+        self._idle.append(program)
+        return None
+
+
+class _Program:
+    """A running program, whose output is read all the time: what it writes unasked is not an answer."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+        # Lines as they arrive; at the end what is left without an end of line, or the error.
+        self._lines: asyncio.Queue[bytes | Exception] = asyncio.Queue(_MOST_LINES)
+        self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        stdout = self._process.stdout
+        try:
+            while stdout is not None:
+                line = await stdout.readline()
+                await self._lines.put(line)
+                if not line.endswith(b"\n"):
+                    return
+        except (ConnectionError, ValueError) as error:
+            await self._lines.put(error)
+
+    async def answer(self, request: str) -> bytes:
+        """Its next line, which must be the answer to this request."""
+        self._refuse_unasked()
+        stdin = self._process.stdin
+        try:
+            if stdin is not None:
+                stdin.write(request.encode("utf-8", "replace") + b"\n")
+                await stdin.drain()
+        except ConnectionError as error:
+            # Why it ended says more than that it cannot be written to.
+            if self._lines.empty() and not self._reading.done():
+                raise _failed(error) from error
+        line = await self._lines.get()
+        if isinstance(line, Exception):
+            raise _failed(line) from line
+        if not line.endswith(b"\n"):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), _END_SECONDS)
+            msg = f"the program ended with exit code {self._process.returncode} instead of answering"
+            raise ProgramError(msg)
+        return line
+
+    def _refuse_unasked(self) -> None:
+        """A line that is there before anything was asked belongs to no query, or to one that has its answer."""
+        found = None if self._lines.empty() else self._lines.get_nowait()
+        if isinstance(found, bytes) and found.endswith(b"\n"):
+            msg = f"the program wrote a line that nothing had asked for: {_quoted(found)}; {_ONLY_ANSWERS}"
+            raise InvalidResponseError(msg)
+        if found is not None:
+            self._lines.put_nowait(found)
+
+    async def end(self) -> None:
+        """End it: by the end of its input, or if that does not suffice by force."""
+        process = self._process
         if process.stdin is not None:
             process.stdin.close()
         try:
@@ -281,14 +338,12 @@ class CommandTarget:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+        self._reading.cancel()
 
-    async def check_health(self) -> str | None:
-        """The program can be started, and does not end at once."""
-        if self._idle:
-            return None
-        try:
-            process = await self._start()
-        except ProgramError as error:
-            return self._asking.environment.secrets.hide(str(error))
-        self._idle.append(process)
-        return None
+
+def _failed(error: Exception) -> ProgramError:
+    return ProgramError(f"communication with the program failed: {error}")
+
+
+def _quoted(line: bytes) -> str:
+    return repr(cut(line.decode("utf-8", "replace").strip(), 80))

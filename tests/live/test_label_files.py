@@ -112,6 +112,23 @@ def test_spans_name_their_document_as_those_of_the_file_do(workspace: Workspace)
         assert path.read_text(encoding="utf-8").count("docs/d1.md") == 1
 
 
+def test_a_label_stays_as_precise_as_it_is_when_a_text_around_it_is_confirmed(workspace: Workspace) -> None:
+    label = "{doc_id: d1, kind: line, start: 2, end: 2}"
+    path = written(
+        workspace, "golden.yaml", f"- {{id: q1, query: a, expected_spans: [{label}]}}\n- {{id: q2, query: b}}\n"
+    )
+    before = path.read_text(encoding="utf-8")
+    with session_of(workspace) as session:
+        key = key_of(session, "q1", "The answer 1")
+        assert "labelled already" in session.decide("q1", key, "yes").advice
+        assert session.save().problems == []
+        assert path.read_text(encoding="utf-8") == before
+        # A passage that is selected is meant as it is.
+        session.decide("q1", key, "yes", (0, 3))
+        session.save()
+        assert path.read_text(encoding="utf-8").count("doc_id: d1") == 2
+
+
 def test_a_file_that_became_a_pipe_is_refused_at_once(workspace: Workspace) -> None:
     with session_of(workspace) as session:
         session.decide("q1", key_of(session, "q1", "The answer 1"), "yes")

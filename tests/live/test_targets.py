@@ -281,6 +281,40 @@ def test_a_program_answers_by_lines_and_is_started_again_when_it_fails(place: Pl
         assert rows[query]["answer"]["answer"] == rows[query]["query"]
 
 
+CHATTING = """
+import json, sys
+if sys.argv[1] == "greets":
+    print("Loading model ...", flush=True)
+for number, line in enumerate(sys.stdin):
+    asked = json.loads(line)
+    if sys.argv[1] == "remarks" and number == 1:
+        print("took a while", flush=True)
+    found = json.dumps({"hits_top_k": [{"chunk_id": f"of {asked['query_id']}"}]})
+    print(*([found] * (2 if sys.argv[1] == "repeats" else 1)), sep="\\n", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    ("habit", "says", "answered"),
+    [("greets", "'Loading model ...'", 0), ("remarks", "'took a while'", 3), ("repeats", "nothing had asked for", 3)],
+)
+def test_what_a_program_writes_besides_answers_never_moves_an_answer_to_another_query(
+    place: Place, habit: str, says: str, answered: int
+) -> None:
+    place.golden(6)
+    (place.folder / "program.py").write_text(CHATTING)
+    words = f'["python3", "program.py", "{habit}"]'
+    place.config(f'[target]\ntype = "command"\ncommand = {words}\nconcurrency = 1\n')
+    code, _, err = place.run("run", "--run-id", "r", "--max-errors", "100%")
+    assert code == 0, err
+    rows = place.results("r")
+    right = [query for query, row in rows.items() if [hit["chunk_id"] for hit in row["hits_top_k"]] == [f"of {query}"]]
+    wrong = {query: row["error"]["message"] for query, row in rows.items() if "error" in row}
+    assert sorted([*right, *wrong]) == sorted(rows)
+    assert all(says in message and "standard output" in message for message in wrong.values())
+    assert len(right) == answered
+
+
 def test_a_program_that_cannot_be_started_is_not_healthy(place: Place) -> None:
     place.config('[target]\ntype = "command"\ncommand = "./no-such-program --now"\n')
     code, _, err = place.run("run")

@@ -105,8 +105,9 @@ def _supporting(
         form = SPANS if spans else SUPPORT
     if form == SPANS:
         own = list(entry.get("expected_spans") or ())
-        new = [_named(span, names) for span in spans if not any(_covers(known, span) for known in own)]
-        changes["expected_spans"] = [*own, *new] if new else own
+        if not contains_label(decision, entry):
+            own += [_named(span, names) for span in spans if not any(_covers(known, span) for known in own)]
+        changes["expected_spans"] = own
     elif form == CHUNKS:
         own = list(entry.get("expected_chunk_ids") or ())
         known = set(own) & {about.chunk_id, *same.chunk_ids}
@@ -117,6 +118,14 @@ def _supporting(
     if documents is not None and about.doc_id and about.doc_id not in documents:
         changes["expected_doc_ids"] = [*documents, about.doc_id]
     return {name: value for name, value in changes.items() if value != (entry.get(name) or [])}
+
+
+def contains_label(decision: Decision, entry: Mapping[str, Any]) -> bool:
+    """Is there a span label within a text that was confirmed as a whole? That label is the more precise one."""
+    if decision.about.passage is not None:
+        return False
+    places = label_spans(decision)
+    return any(_covers(place, span) for span in entry.get("expected_spans") or () for place in places)
 
 
 def _with_support(decision: Decision, entry: Mapping[str, Any], same: Same) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any, Self
 
 from kbeval.errors import GoldenError, KbevalError, UsageError
 from kbeval.live.labelling.candidates import Candidate, Reader, items_of_hits
-from kbeval.live.labelling.changes import SPANS, Same
+from kbeval.live.labelling.changes import SPANS, Same, contains_label
 from kbeval.live.labelling.consensus import Consensus, key_of
 from kbeval.live.labelling.order import Chosen, make_pool, order_of
 from kbeval.live.labelling.places import passage_spans
@@ -195,7 +195,11 @@ class Labelling:
         return self.set_rule(query_id, item, is_wanted=value == YES, after=after)
 
     def _advice(self, made: Decision, one: Candidate, part: tuple[int, int] | None) -> str:
-        return advice_on(made, one, part) if self.file.form_of(made.query_id) == SPANS else ""
+        if self.file.form_of(made.query_id) != SPANS:
+            return ""
+        if made.value == YES and contains_label(made, self.file.golden.get(made.query_id) or {}):
+            return "Part of this text is labelled already. To label another part as well, select it."
+        return advice_on(made, one, part)
 
     def decide_rest(self, query_id: str, after: int | None = None) -> QueryView:
         """Mark every open candidate as not supporting. `after`: the last decision about it that the caller knows."""
