@@ -49,6 +49,9 @@ class Hints:
         import shlex
 
         for key in _KEPT:
+            # A run that is resumed keeps its suite.
+            if key == "suite" and "--resume" in said:
+                continue
             is_given = context.get_parameter_source(key) is ParameterSource.COMMANDLINE
             if is_given and key in known and known[key].opts[0] not in said:
                 yield f" {known[key].opts[0]} {shlex.quote(_written(context.params[key]))}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbeval.cli import common
-from kbeval.util.text import counted, shown
+from kbeval.util.text import as_argument, counted, shown
 
 if TYPE_CHECKING:
     from kbeval.live.agreement import Agreement
@@ -162,9 +162,8 @@ def _print_people(database: Path, run: str, form: str) -> int:
             common.note(f"{rubric}: among {people} people, Krippendorff's alpha (ordinal) {alpha}")
     if not found.rows:
         missing = "no judge scored it" if found.people else "no person scored its answers"
-        common.note(
-            f"nothing to compare in run {found.run_id}: {missing}; see 'kbeval label --as-judge {found.run_id}'"
-        )
+        advice = f"see 'kbeval label --as-judge {as_argument(found.run_id)}'"
+        common.note(f"nothing to compare in run {found.run_id}: {missing}; {advice}")
     return 0
 
 
@@ -310,7 +309,7 @@ def _print(report: JudgeReport, form: str) -> None:
     if unscored := sum(result.unscored for result in report.rubrics):
         what = "the judge's replies could not be read; see 'why' in the table judgements"
         common.note(f"{counted(unscored, 'answer')} unscored: {what}")
-    common.note(f"next: 'kbeval score {shown(plan.run_id)}'")
+    common.note(f"next: 'kbeval score {as_argument(plan.run_id)}'")
 
 
 def _print_spot_check(found: SpotCheck, form: str) -> None:

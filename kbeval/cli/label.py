@@ -13,7 +13,7 @@ import click
 from kbeval.cli import common
 from kbeval.errors import UsageError
 from kbeval.settings import LARGEST_K
-from kbeval.util.text import counted, did_you_mean, shown
+from kbeval.util.text import as_argument, counted, did_you_mean, shown
 
 if TYPE_CHECKING:
     from kbeval.golden import Golden
@@ -210,7 +210,7 @@ def _score_answers(settings: common.Settings, given: Mapping[str, Any], *, web: 
         answers, scores = session.left()
         if answers:
             common.note(f"left to score: {counted(answers, 'answer')}, {counted(scores, 'score')}")
-        common.note(f"next: kbeval judge {shown(session.run_id)} --agreement")
+        common.note(f"next: 'kbeval judge {as_argument(session.run_id)} --agreement'")
     return 0
 
 

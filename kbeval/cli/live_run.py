@@ -12,7 +12,7 @@ from kbeval.cli import common
 from kbeval.errors import UsageError
 from kbeval.settings import LARGEST_K
 from kbeval.util.hiding import marks_in
-from kbeval.util.text import counted, json_shown, shown
+from kbeval.util.text import as_argument, counted, json_shown, shown
 
 if TYPE_CHECKING:
     from kbeval.live.run_options import Exchange, Finished, RunOptions
@@ -87,7 +87,7 @@ def run_command(dry_run: bool, **given: Any) -> int:  # noqa: ANN401  (click's o
         job.show_first_request()
         return 0
     finished = job.make()
-    common.note(f"next: 'kbeval score {shown(finished[0].run_id)}'")
+    common.note(f"next: 'kbeval score {' '.join(as_argument(run.run_id) for run in finished)}'")
     for run in finished:
         click.echo(shown(run.run_id))
     return 0
@@ -96,12 +96,13 @@ def run_command(dry_run: bool, **given: Any) -> int:  # noqa: ANN401  (click's o
 class RunJob:
     """The run that the options of a command ask for."""
 
-    def __init__(self, given: Mapping[str, Any], *, dry_run: bool = False) -> None:
+    def __init__(self, given: Mapping[str, Any], *, dry_run: bool = False, command: str = "run") -> None:
         from kbeval.golden import load_golden
         from kbeval.live.targets import choose_target
         from kbeval.storage.database_file import refuse_database
 
         self._given = given
+        self._command = command
         self._settings = settings = common.Settings()
         path = settings.golden()
         self.database = Path(settings.db())
@@ -136,7 +137,7 @@ class RunJob:
         """Make the run, or continue it, and report the result."""
         from kbeval.live.run import make_runs, resume_run
 
-        options, resumed = _options(self._given), self._given["resume"]
+        options, resumed = _options(self._given, self._command), self._given["resume"]
         if resumed is not None:
             finished = resume_run(self.database, resumed, self.golden, self._target_of_run, options)
         else:
@@ -162,7 +163,7 @@ class RunJob:
         return choose_target(self._settings.config, self._given["target_name"] or then, merged)
 
 
-def _options(given: Mapping[str, Any]) -> RunOptions:
+def _options(given: Mapping[str, Any], command: str = "run") -> RunOptions:
     from kbeval.live.run_options import Choice, RunOptions
 
     return RunOptions(
@@ -178,6 +179,7 @@ def _options(given: Mapping[str, Any]) -> RunOptions:
         concurrency=given["concurrency"],
         rate=given["rate"],
         max_errors=given["max_errors"],
+        command=command,
         on_exchange=_show if given.get("verbose") else None,
         say=common.note,
     )

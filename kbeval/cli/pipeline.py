@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,7 @@ def pipeline_command(dry_run: bool, **given: Any) -> int:  # noqa: ANN401  (clic
 
     settings = common.Settings()
     gates = read_gates(settings.config.get("gates") or {}, str(settings.config.path))
-    job = RunJob(given, dry_run=dry_run)
+    job = RunJob(given, dry_run=dry_run, command="pipeline")
     if dry_run:
         job.show_first_request()
         return 0
@@ -73,7 +74,8 @@ def pipeline_command(dry_run: bool, **given: Any) -> int:  # noqa: ANN401  (clic
     plan = Plan(
         database=job.database,
         golden=settings.golden(),
-        scoring=settings.score_options(),
+        # The run may be of another suite, if it is resumed.
+        scoring=replace(settings.score_options(), suite=None),
         runs_dir=Path(settings.get("runs_dir") or parent_folder(settings.db()) / "runs"),
         check_health=job.health_check,
         make=lambda: [run.run_id for run in job.make()],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kbeval.cli import common
-from kbeval.util.text import shown
+from kbeval.util.text import as_argument, shown
 
 if TYPE_CHECKING:
     from kbeval.explore.inspect import Hit, Judgement, QueryDetail
@@ -100,12 +100,12 @@ def _show_numbers(settings: common.Settings, run: Run, form: str) -> None:
         if _is_stored(run, aggregate):
             common.note("computed now; the same numbers are stored")
         else:
-            common.note(f"computed now, not stored; 'kbeval score {shown(run.run_id)}' stores them")
+            common.note(f"computed now, not stored; 'kbeval score {as_argument(run.run_id)}' stores them")
     else:
         for text in stored_warnings(config_of(run)):
             common.warn(f"run {run.run_id}: {text}")
     if aggregate is None:
-        msg = f"run {run.run_id} has not been scored yet; run 'kbeval score {run.run_id} --golden FILE'"
+        msg = f"run {run.run_id} has not been scored yet; run 'kbeval score {as_argument(run.run_id)} --golden FILE'"
         raise UsageError(msg)
     if form == "json":
         about = {"run_id": run.run_id, "suite": run.suite, "created_at": run.created_at}

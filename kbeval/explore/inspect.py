@@ -14,7 +14,7 @@ from kbeval.scoring.scorer import Scoring
 from kbeval.storage.run_config import config_of
 from kbeval.util.numbers import rounded
 from kbeval.util.strict_json import parse
-from kbeval.util.text import did_you_mean
+from kbeval.util.text import as_argument, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def no_row(scoring: Scoring, query_id: str) -> UsageError:
     if scoring.golden.get(query_id) is not None:
         return UsageError(f"run {run.run_id} has no row for query {query_id!r}, although it is in the golden file")
     known = [row[0] for row in scoring.session.rows("SELECT query_id FROM results ORDER BY query_id")]
-    hint = did_you_mean(query_id, known) or f"; see 'kbeval show {run.run_id} --worst 20'"
+    hint = did_you_mean(query_id, known) or f"; see 'kbeval show {as_argument(run.run_id)} --worst 20'"
     return UsageError(f"run {run.run_id} has no query {query_id!r}{hint}")
 
 
@@ -296,7 +296,7 @@ def worst_queries(scoring: Scoring, metric_name: str, count: int) -> tuple[Name,
     metric, column = names.metric(metric_name), _column_for(names, metric_name)
     if column not in scoring.columns:
         (run,) = scoring.runs
-        why = once_meant(column.metric) or f"; 'kbeval show {run.run_id}' lists those that do"
+        why = once_meant(column.metric) or f"; 'kbeval show {as_argument(run.run_id)}' lists those that do"
         msg = f"{column} does not apply to any query of run {run.run_id}{why}"
         raise UsageError(msg)
     refuse_neither(metric, "no query is worst")

@@ -7,7 +7,7 @@ an earlier one failed, and its failure is part of the result.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ class Plan:
 
     database: Path
     golden: str
+    # Without a suite: the runs are named.
     scoring: ScoreOptions
     runs_dir: Path
     # Returns what is wrong with the system, or None. The field is None if the target has no health check.
@@ -178,7 +179,7 @@ class _Steps:
         return previous_run(runs, find_run(runs, self._found.run_id, str(self._plan.database)))
 
     def _options(self) -> CompareOptions:
-        return CompareOptions(scoring=replace(self._plan.scoring, suite=None))
+        return CompareOptions(scoring=self._plan.scoring)
 
     def _compare(self) -> tuple[int, str]:
         plan, before = self._plan, self._before()

@@ -30,7 +30,7 @@ from kbeval.storage.runs import is_reserved
 from kbeval.storage.unfinished import Unfinished, find_unfinished
 from kbeval.systems.json_lines import id_of, written
 from kbeval.util.hiding import Hider
-from kbeval.util.text import counted
+from kbeval.util.text import as_argument, counted
 
 ALL_ABSTAINED = (
     "every answer is a refusal with nothing retrieved; the system's index may have been down: its numbers say nothing"
@@ -208,13 +208,13 @@ def resume_run(
                 raise UsageError(msg)
             msg = (
                 f"the golden file {golden.path} has changed since run {run.run_id!r} was started; restore it,"
-                f" or start a new run and 'kbeval runs --forget {run.run_id}'"
+                f" or start a new run and 'kbeval runs --forget {as_argument(run.run_id)}'"
             )
             raise UsageError(msg)
         if target.hash != run.plan["target_hash"]:
             msg = (
                 f"the target ({target.where}) has changed since run {run.run_id!r} was started; restore it,"
-                f" or start a new run and 'kbeval runs --forget {run.run_id}'"
+                f" or start a new run and 'kbeval runs --forget {as_argument(run.run_id)}'"
             )
             raise UsageError(msg)
         return [_made(journal, one, database, golden, target, options) for one in runs]
@@ -375,9 +375,8 @@ class Making:
             self._journal.forget(self._run.run_id)
             kept = "nothing was answered, so nothing is kept"
         else:
-            kept = (
-                f"{answered:,} of {total} answered and stored; continue with 'kbeval run --resume {self._run.run_id}'"
-            )
+            again = f"kbeval {self._options.command} --resume {as_argument(self._run.run_id)}"
+            kept = f"{answered:,} of {total} answered and stored; continue with '{again}'"
         return type(error)(f"{error.headline}; {kept}", error.details)
 
 

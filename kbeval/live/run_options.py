@@ -76,6 +76,8 @@ class RunOptions:
     concurrency: int | None = None
     rate: float | None = None
     max_errors: str = "20%"
+    # The command that makes the run, and continues it.
+    command: str = "run"
     # Shows each request with its response and the row made from it.
     on_exchange: Callable[[Exchange], None] | None = None
     say: Say = _QUIET

@@ -10,7 +10,7 @@ from typing import Any
 
 from kbeval.database.connection import Database
 from kbeval.errors import KbevalError, UsageError
-from kbeval.util.text import counted, shown
+from kbeval.util.text import as_argument, counted, shown
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Unfinished:
         failed = f", {self.failed:,} failed" if self.failed else ""
         return (
             f"{self.answered:,} of {counted(self.total, 'query', 'queries')} answered and stored{failed};"
-            f" continue with 'kbeval run --resume {shown(self.run_id)}'"
+            f" continue with 'kbeval run --resume {as_argument(self.run_id)}'"
         )
 
 

@@ -19,6 +19,11 @@ _COMMAND_AT_START = re.compile(r"^([^\S\n]*):(?=:)", re.MULTILINE)
 _COMMAND_ANYWHERE = re.compile(r"##(?=[\w.-]{0,40}\[)")
 
 
+# What a shell takes as it is, and what it interprets even within double quotes.
+_PLAIN_ARGUMENT = re.compile(r"[\w@%+=:,./-]+")
+_SPECIAL_IN_QUOTES = re.compile(r'["$`\\]')
+
+
 def shown(text: str) -> str:
     """For a terminal or a log: one line, without control sequences or commands to a continuous-integration service."""
     return without_runner_commands(text if text.isprintable() else "".join(map(_shown_character, text)))
@@ -32,6 +37,14 @@ def _shown_character(character: str) -> str:
 
 # Characters of Unicode's class for formatting that belong to words and emoji: joiners, and hyphens that may be shown.
 _IN_WORDS = frozenset("\u00ad\u200c\u200d")
+
+
+def as_argument(text: str) -> str:
+    """A text as an argument of a command that a message recommends. Single quotes are around the whole command."""
+    printable = shown(text)
+    if _PLAIN_ARGUMENT.fullmatch(printable):
+        return printable
+    return '"' + _SPECIAL_IN_QUOTES.sub(r"\\\g<0>", printable) + '"'
 
 
 def readable(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,12 @@ def test_a_path_with_a_space_stays_one_argument(
 def test_hints_that_look_at_no_data_stay_as_they_are(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert hint(capsys, "check", "--db", "kb.db", "--ignore", "none") == "kbeval check --codes"
     assert hint(capsys, "check", "--db", "kb.db", "--none") == "kbeval check --help"
+
+
+def test_an_id_stays_one_argument(workspace: Workspace, capsys: pytest.CaptureFixture[str]) -> None:
+    workspace.add_golden({"id": "q", "expected_chunk_ids": ["c"]})
+    for name in ("try 2", 'a"b$c`d\\e', "plain-1.2"):
+        workspace.add_run(name, {"q": {"hits_top_k": hits("c")}})
+        found = hint(capsys, "show", name, "--db", str(workspace.db), "--golden", str(workspace.golden))
+        read = subprocess.run(["sh", "-c", f"printf '%s\\n' {found}"], capture_output=True, text=True, check=True)
+        assert read.stdout.splitlines()[:3] == ["kbeval", "score", name]

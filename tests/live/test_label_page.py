@@ -366,7 +366,7 @@ def test_scoring_answers_in_a_browser(browser: Browser, tmp_path: Path) -> None:
             expect(page.locator("#message")).to_contain_text("Saved")
             assert driver.faults == []
             page.close()
-            assert "next: kbeval judge run --agreement" in process.communicate(timeout=60)[1]
+            assert "next: 'kbeval judge run --agreement --db " in process.communicate(timeout=60)[1]
             assert process.returncode == 0
         finally:
             process.kill()

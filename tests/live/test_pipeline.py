@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -163,6 +165,22 @@ def test_repetitions_are_scored_together(labelled: Place) -> None:
     assert "run one and 1 repetition" in err
     assert "stored the numbers of 2 runs" in err
     assert not (labelled.folder / "runs" / "one-r2").exists()
+
+
+def test_the_command_that_a_stopped_pipeline_names_continues_it_in_its_suite(
+    labelled: Place, server: LiveServer
+) -> None:
+    server.set(faults=[{"kind": "400", "queries": [f"Question {n}?" for n in (2, 3, 4, 5)]}])
+    words = ["--suite", "nightly", "--run-id", "night 1", "--concurrency", "1", "--max-errors", "1"]
+    code, _, err = labelled.run("pipeline", *words, "--db", "kb.db")
+    assert code == 2
+    (command,) = re.findall(r"continue with 'kbeval (.*)'", err)
+    assert shlex.split(command) == ["pipeline", "--resume", "night 1", "--db", "kb.db"]
+    server.set(faults=[])
+    code, _, err = labelled.run(*shlex.split(command))
+    assert code == 0, err
+    assert "score: done: stored the numbers of 1 run" in err
+    assert labelled.rows("SELECT suite, aggregate_json <> '' FROM eval_runs") == [("nightly", 1)]
 
 
 def test_a_run_id_that_is_a_path_has_no_folder(labelled: Place, tmp_path: Path) -> None:
