@@ -34,7 +34,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
+import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -119,6 +121,10 @@ class _AgainError(Exception):
         self.after = after
 
 
+class _LateError(Exception):
+    """There is no time left for another attempt."""
+
+
 def _retried(attempt: Attempt[Any]) -> _AgainError | None:
     """How the request must be sent again; None if it must not."""
     if attempt.failure is None:
@@ -193,35 +199,37 @@ class Sender:
         import stamina
 
         policy = self._policy
-        final = first
+        final, end = first, started + policy.deadline
 
         def may_retry(error: Exception) -> bool | float:
             if not isinstance(error, _AgainError):
                 return False
-            if error.after is None:
-                return True
-            return error.after if time.monotonic() - started + error.after < policy.deadline else False
+            after = self._pause(final.number) if error.after is None else error.after
+            return after if time.monotonic() + after < end else False
 
-        with contextlib.suppress(_AgainError):
+        with contextlib.suppress(_AgainError, _LateError):
             async for turn in stamina.retry_context(
                 on=may_retry,
                 attempts=policy.attempts,
-                timeout=policy.deadline - (time.monotonic() - started),
-                wait_initial=policy.wait_initial,
-                wait_max=policy.wait_max,
-                wait_jitter=policy.wait_jitter,
+                timeout=end - time.monotonic(),
             ):
                 with turn:
                     if turn.num > 1:
                         self._on_retry()
-                        final = await self._attempt(request, turn.num, read, on_attempt)
+                        final = await self._attempt(request, turn.num, read, on_attempt, end)
                     if (again := _retried(final)) is not None:
                         raise again
         return final
 
+    def _pause(self, number: int) -> float:
+        """Seconds to wait after an attempt: twice as long each time, and not the same for all."""
+        policy = self._policy
+        longer = policy.wait_initial * 2.0 ** min(number - 1, 30)
+        return min(policy.wait_max, longer + random.uniform(0, policy.wait_jitter))  # noqa: S311  (not a secret)
+
     async def probe(self, request: Request) -> str | None:
         """Send a request once, outside the limit; what is wrong with the response, or None."""
-        _, failure = await self._exchange(request)
+        _, failure = await self._exchange(request, self._policy.timeout)
         return None if failure is None else failure.message
 
     async def reach(self, url: str) -> str | None:
@@ -256,13 +264,24 @@ class Sender:
         return bool(known.get(place.scheme) or known.get("all")) and not urllib.request.proxy_bypass(place.host)
 
     async def _attempt(
-        self, request: Request, number: int, read: Callable[[Response], T], on_attempt: OnAttempt[T] | None
+        self,
+        request: Request,
+        number: int,
+        read: Callable[[Response], T],
+        on_attempt: OnAttempt[T] | None,
+        end: float = math.inf,
     ) -> Attempt[T]:
+        """One attempt, until `end` at most. Raises _LateError if its turn comes after that."""
         limit = self._crew.limit
         async with limit.turn() as turn:
+            left = end - time.monotonic()
+            if left <= 0:
+                raise _LateError
             with self._crew.engaged():
                 at, started = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"), time.monotonic()
-                response, failure = await self._exchange(request)
+                response, failure = await self._exchange(
+                    request, min(self._policy.timeout, self._policy.deadline, left)
+                )
                 elapsed = _ms(started)
                 value: T | None = None
                 if response is not None and failure is None:
@@ -282,30 +301,29 @@ class Sender:
                     await on_attempt(found)
                 return found
 
-    async def _exchange(self, request: Request) -> tuple[Response | None, Failure | None]:
+    async def _exchange(self, request: Request, timeout: float) -> tuple[Response | None, Failure | None]:  # noqa: ASYNC109  (a message names it)
         """Send once. The timeout covers the whole exchange, so a server that trickles bytes exceeds it, too."""
         import httpx2
 
         try:
-            async with asyncio.timeout(self._policy.timeout):
+            async with asyncio.timeout(timeout):
                 response = await self._follow(request)
         except TooLargeError as error:
             return error.response, Failure(INVALID, str(error), error.response.status)
         except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-            return None, self._failure(error)
+            return None, self._failure(error, timeout)
         if 200 <= response.status < 300:
             return response, None
         return response, Failure(HTTP, self._clean(error_text(response)), response.status)
 
-    def _failure(self, error: Exception) -> Failure:
+    def _failure(self, error: Exception, timeout: float) -> Failure:
         """Why no response came."""
         import httpx2
 
-        timeout = self._policy.timeout
         if isinstance(error, httpx2.ConnectTimeout | httpx2.PoolTimeout):
             return Failure(CONNECTION, f"no connection within {min(timeout, _CONNECT_SECONDS):g} s")
         if isinstance(error, TimeoutError | httpx2.TimeoutException):
-            return Failure(TIMEOUT, f"no answer within {timeout:g} s")
+            return Failure(TIMEOUT, f"no answer within {timeout:.4g} s")
         if isinstance(error, httpx2.DecodingError):
             return Failure(INVALID, self._clean(f"the response cannot be decompressed: {error}"))
         if said := untrusted(error):

@@ -162,6 +162,23 @@ def test_a_retry_after_beyond_the_deadline_is_not_waited_for(server: LiveServer)
     assert time.monotonic() - started < 20
 
 
+@pytest.mark.parametrize("kind", ["503", "drop"])
+def test_all_attempts_with_their_pauses_end_before_the_deadline(server: LiveServer, kind: str) -> None:
+    server.set(faults=[{"kind": kind, "always": True}])
+    outcome = sent(server.url, Policy(attempts=50, deadline=0.9, wait_initial=0.1, wait_jitter=0.05))
+    assert outcome.failure is not None
+    assert outcome.attempts > 1
+    assert outcome.total_ms < 1_000
+
+
+def test_an_answer_is_not_waited_for_beyond_the_deadline(server: LiveServer) -> None:
+    server.set(faults=[{"kind": "503", "first": 1}, {"kind": "slow", "always": True}], slow_seconds=20)
+    outcome = sent(server.url, Policy(timeout=60, deadline=0.8, wait_initial=0.05, wait_jitter=0))
+    assert outcome.failure is not None
+    assert (outcome.failure.kind, outcome.attempts) == ("timeout", 2)
+    assert 700 < outcome.total_ms < 2_000
+
+
 def test_secrets_that_a_server_repeats_are_hidden(server: LiveServer) -> None:
     server.set(faults=[{"kind": "echo", "always": True}])
     token = "correct-horse-battery"
