@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -40,6 +41,10 @@ class Question:
     judged: tuple[Judged, ...]
 
 
+# How to continue what was stopped.
+_AGAIN = "run the same command again to continue"
+
+
 @dataclass
 class Budget:
     """How much may be spent, in US dollars; None: no limit."""
@@ -69,6 +74,10 @@ class _Round:
     rejected: list[tuple[Question, Failure]] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
     in_a_row: int = 0
+    # Requests that are paid from the budget, and whether one of them has ended.
+    in_flight: int = 0
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    advice: str = _AGAIN
 
 
 class Asking:
@@ -140,7 +149,7 @@ class Asking:
             except Interrupted as error:
                 raise Interrupted(_continued("interrupted", len(work.found), len(questions))) from error
             except Stopped as error:
-                raise Stopped(_continued(error.headline, len(work.found), len(questions))) from error
+                raise Stopped(_continued(error.headline, len(work.found), len(questions), work.advice)) from error
         self._settle_rejected(work)
         if work.failures:
             first = work.failures[0].message
@@ -153,7 +162,7 @@ class Asking:
         spent: list[Reply] = []
         messages: Sequence[Message] = [{"role": "user", "content": one.prompt}]
         for last in (False, True):
-            price = self._reserve(work, messages)
+            price = await self._reserve(work, messages)
             if price is None:
                 return
 
@@ -170,6 +179,8 @@ class Asking:
                 )
             finally:
                 self._budget.reserved -= price
+                work.in_flight -= 1
+                work.ended.set()
             if outcome.failure is not None:
                 self._failed(work, one, outcome.failure)
                 return
@@ -179,18 +190,26 @@ class Asking:
                 return
             messages = asked_again(one.prompt, spent[-1], read_reply(spent[-1], one.rubric).fault or "", one.rubric)
 
-    def _reserve(self, work: _Round, messages: Sequence[Message]) -> float | None:
+    async def _reserve(self, work: _Round, messages: Sequence[Message]) -> float | None:
         """Reserve the maximum cost of a request. If the budget does not allow it, stop the work and return None."""
-        if work.price is None or self._budget.limit is None:
-            return 0.0
-        tokens = sum(estimated_tokens(message["content"]) for message in messages)
-        most = work.price.of(tokens, work.judge.max_tokens) or 0.0
-        if not self._budget.allows(most):
-            work.crew.stop(
-                f"the budget of --max-cost {self._budget.limit:g} is used up: {self._budget.spent:.4f} US dollars spent"
-            )
-            return None
-        self._budget.reserved += most
+        budget, most = self._budget, 0.0
+        if work.price is not None and budget.limit is not None:
+            tokens = sum(estimated_tokens(message["content"]) for message in messages)
+            most = work.price.of(tokens, work.judge.max_tokens) or 0.0
+            # Most replies are short, so what is in flight will cost less than was reserved for it.
+            while not budget.allows(most) and work.in_flight:
+                work.ended.clear()
+                await work.ended.wait()
+            if not budget.allows(most):
+                work.crew.stop(
+                    f"--max-cost {budget.limit:g} allows no further question: {budget.spent:.4f} US dollars were spent,"
+                    f" and one may cost up to {most:.4f}, as a reply may have {work.judge.max_tokens:,} tokens"
+                )
+                if most > budget.limit:
+                    work.advice = "continue with a higher --max-cost"
+                return None
+        budget.reserved += most
+        work.in_flight += 1
         return most
 
     def _keep(self, work: _Round, one: Question, replies: Sequence[Reply], elapsed: float, *, is_last: bool) -> None:
@@ -264,11 +283,8 @@ def _all_rejected(work: _Round) -> str:
     return f"{work.judge.name} at {work.judge.base_url} rejects all questions, first: {first}"
 
 
-def _continued(what: str, done: int, wanted: int) -> str:
-    return (
-        f"{what}; {done:,} of {counted(wanted, 'judgement')} were made and stored;"
-        " run the same command again to continue"
-    )
+def _continued(what: str, done: int, wanted: int, advice: str = _AGAIN) -> str:
+    return f"{what}; {done:,} of {counted(wanted, 'judgement')} were made and stored; {advice}"
 
 
 def _list(claims: Sequence[str] | None, hide: Callable[[list[str]], list[str]]) -> str | None:

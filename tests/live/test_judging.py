@@ -254,16 +254,32 @@ def test_the_budget_is_kept_and_the_rest_is_judged_later(
     (tmp_path / "kbeval.toml").write_text(PRICES)
     assert run([*command, "--max-cost", "0.05"]) == 2
     said = capsys.readouterr().err
-    assert "--max-cost 0.05 is used up" in said
+    assert "--max-cost 0.05 allows no further question: 0.0" in said
     assert "run the same command again" in said
     ((spent, some),) = workspace.execute("SELECT SUM(cost_usd), COUNT(*) FROM kbeval_judgements")
     assert 0 < spent <= 0.05
+    # Up to what the longest reply would cost, not up to what was in flight at once.
+    assert spent > 0.02
     assert 0 < some < 20
     assert "judge_correctness" not in workspace.aggregate(), "an unfinished judging does not count"
     found = judge(capsys, *command, "--max-cost", "1")
     assert found["requests"] == 20 - some
     assert workspace.execute("SELECT COUNT(*) FROM kbeval_judgings") == [(1,)]
     assert workspace.aggregate()["ledger"]["judgements"]["correctness"]["judged"] == 20
+
+
+def test_a_budget_that_no_question_fits_into_says_so(
+    workspace: Workspace, server: JudgeServer, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    filled(workspace, {"q1": row("q1", "An answer.")})
+    (tmp_path / "kbeval.toml").write_text(PRICES)
+    before = sent(server)
+    assert run([*arguments(workspace, server), "--max-cost", "0.001"]) == 2
+    said = capsys.readouterr().err
+    assert "allows no further question: 0.0000 US dollars were spent, and one may cost up to 0.0" in said
+    assert "with a higher --max-cost" in said
+    assert "run the same command again" not in said
+    assert sent(server) == before
 
 
 # --- trouble --------------------------------------------------------------------------------------------------
