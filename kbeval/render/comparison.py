@@ -60,15 +60,19 @@ def _tested_cells(one: Significance | None, columns: Sequence[Column]) -> list[C
 def verdict_sentence(part: Comparison) -> str:
     """The result of the comparison in one line."""
     verdict, tested = part.verdict, _tested(part)
+    every = sum(one.decides for one in part.significance.values())
     if verdict.metric is None or verdict.evidence is None:
         return f"{NO_DIFFERENCE}: {_why_nothing_decides(part)}"
     if verdict.answer != NO_DIFFERENCE:
         sides = [(BETTER, verdict.better), (WORSE, verdict.worse)]
-        named = ", ".join(f"{side} in {_some(names)}" for side, names in sides if names)
-        found = named if verdict.answer != MIXED else f"{MIXED}: {named}"
+        changes = ", ".join(f"{side} in {_some(names)}" for side, names in sides if names)
+        found = changes if verdict.answer != MIXED else f"{MIXED}: {changes}"
+        if len(verdict.better) + len(verdict.worse) > tested > 1:
+            # Those that changed alike count once, so more can be significant than were tested.
+            return f"{found} (of {every} numbers, {tested} of which changed differently and were tested)"
         return f"{found} (of {tested} numbers tested)" if tested > 1 else found
     if not any(one.changed for one in part.significance.values()):
-        return f"{NO_DIFFERENCE}: no number changed for any query"
+        return f"{NO_DIFFERENCE}: no tested number changed for any query"
     return f"{NO_DIFFERENCE}: {_what_would_show(short_name(verdict.metric), verdict.evidence, tested)}"
 
 

@@ -1,5 +1,6 @@
 -- stranger_chunks: runs that are matched by id and name no expected chunk in any query, if either the hits or the labels
--- are in no table: then nothing shows that both belong to one index, and 0 may mean 'could not be matched'.
+-- are in no table and no hit has the id of a label of another query: then nothing shows that both belong to one index,
+-- and 0 may mean 'could not be matched'.
 -- columns: run_id, hit, label (one of each, to show; a pair that differs only in case and surrounding spaces if there is
 --          one), is_alike (they do), labels_known (an expected id is in a table)
 -- kind: table
@@ -14,10 +15,11 @@ WITH asked AS (
 ),
 
 met AS (
-    SELECT a.run_id, h.chunk_id AS hit, k.chunk_id AS known
+    SELECT a.run_id, h.chunk_id AS hit, k.chunk_id AS known, o.chunk_id AS other_label
     FROM (SELECT DISTINCT run_id, result_no FROM asked) AS a
     JOIN hits AS h ON h.result_no = a.result_no AND h.chunk_id IS NOT NULL
     LEFT JOIN (SELECT DISTINCT chunk_id FROM indexed_places) AS k ON k.chunk_id = h.chunk_id
+    LEFT JOIN (SELECT DISTINCT chunk_id FROM expected_chunks) AS o ON o.chunk_id = h.chunk_id
 ),
 
 labels AS (
@@ -25,7 +27,10 @@ labels AS (
 ),
 
 named AS (
-    SELECT run_id, MIN(hit) AS hit, COUNT(known) AS n_known FROM met GROUP BY run_id
+    SELECT run_id, MIN(hit) AS hit, COUNT(known) AS n_known
+    FROM met
+    GROUP BY run_id
+    HAVING COUNT(other_label) = 0
 ),
 
 alike AS (

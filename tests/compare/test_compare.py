@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -485,6 +486,23 @@ def test_own_metrics_and_more_ks_are_compared_too(fixed_pair: Workspace, tmp_pat
     report = compare(fixed_pair, "run-a", "run-b", scoring=scoring)
     assert report.deltas["hit_at_k"]["2"] == 0.6667
     assert report.whole.significance["deepest"].test == "sign-flip"
+
+
+def test_the_verdict_says_what_was_tested(workspace: Workspace) -> None:
+    queries = [f"q{n}" for n in range(20)]
+    workspace.add_golden(*({"id": q, "expected_chunk_ids": ["c"]} for q in queries))
+    workspace.add_run("a", {q: {**ranking(1), "elapsed_ms": 5} for q in queries})
+    workspace.add_run("b", {q: {**ranking(1), "elapsed_ms": 5000} for q in queries})
+    workspace.add_run("c", {q: ranking(None) for q in queries})
+    report = compare(workspace, "a", "b")
+    assert report.deltas["latency_ms"]["p50"] == 4995
+    assert verdict_sentence(report.whole) == "no detectable difference: no tested number changed for any query"
+    worse = verdict_sentence(compare(workspace, "a", "c").whole)
+    # They all changed alike.
+    assert re.search(r"^worse in (\S+, ){3}\S+ and \d+ more", worse)
+    tested = re.search(r"\(of (\d+) numbers, (\d+) of which changed differently and were tested\)$", worse)
+    assert tested is not None, worse
+    assert int(tested[1]) > 10 > int(tested[2])
 
 
 def test_a_metric_that_improves_neither_way_is_shown_and_decides_nothing(workspace: Workspace) -> None:
