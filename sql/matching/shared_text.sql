@@ -13,10 +13,13 @@ shared AS (
         n.position,
         p.place,
         p.is_span_label,
-        SUM(
-            (LEAST(a.high, b.high) - GREATEST(a.low, b.low))
-            * (LEAST(a.top, b.top) - GREATEST(a.bottom, b.bottom))
-        ) AS size
+        -- How long a page is that is named as a whole is not known: any text on it is as good as all of it.
+        CASE WHEN b.high >= 1e15 AND MAX(a.high) < 1e15 AND b.axis LIKE 'page %' THEN b.high - b.low
+             ELSE SUM(
+                 (LEAST(a.high, b.high) - GREATEST(a.low, b.low))
+                 * (LEAST(a.top, b.top) - GREATEST(a.bottom, b.bottom))
+             )
+        END AS size
     FROM near_hits AS n
     JOIN expected_places AS p
         ON  p.query_id = n.query_id
@@ -34,7 +37,13 @@ shared AS (
       AND b.low < a.high
       AND a.bottom < b.top
       AND b.bottom < a.top
-    GROUP BY n.result_no, n.position, p.place, p.is_span_label
+    GROUP BY n.result_no, n.position, p.place, p.is_span_label, b.axis, b.low, b.high, b.bottom, b.top
+),
+
+summed AS (
+    SELECT result_no, position, place, is_span_label, SUM(size) AS size
+    FROM shared
+    GROUP BY result_no, position, place, is_span_label
 )
 
 SELECT
@@ -45,9 +54,9 @@ SELECT
     s.place,
     s.is_span_label,
     s.size AS shared,
-    a.size AS hit_size,
+    GREATEST(a.size, s.size) AS hit_size,
     b.size AS place_size
-FROM shared AS s
+FROM summed AS s
 JOIN near_hits AS n ON n.result_no = s.result_no AND n.position = s.position
 JOIN sizes AS a
     ON  a.owner = 'hit'

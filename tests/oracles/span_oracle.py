@@ -2,7 +2,7 @@
 
 Written from the definition. A position is a box on an axis: `line` and `code` are one axis, `byte`, `char`, `time` and
 `region` are others, and so is each page. All but areas are one unit high. A page that is named whole is larger than
-anything on it; whole pages are equally large.
+anything on it; whole pages are equally large. If a place is a whole page, any text on it is as good as all of it.
 """
 
 from __future__ import annotations
@@ -107,8 +107,14 @@ def share_of(side: str, shared: Fraction, hit: Fraction, place: Fraction) -> Fra
     return {"smaller": min(hit, place), "expected": place, "hit": hit, "union": hit + place - shared}[side]
 
 
+def as_coarse_as(place: Sequence[Box], hit: Sequence[Box]) -> tuple[Box, ...]:
+    """The hit, with any text on a page that the place names whole as all of that page."""
+    whole = {one[0]: one for one in place if one[2] == WHOLE_PAGE and one[0][0] == "page"}
+    return tuple(whole.get(one[0], one) for one in hit)
+
+
 def is_match(hit: Sequence[Box], place: Sequence[Box], least: Fraction, of: str) -> bool:
-    shared, of_hit, of_place = sizes(hit, place)
+    shared, of_hit, of_place = sizes(as_coarse_as(place, hit), place)
     return shared > 0 and shared / share_of(of, shared, of_hit, of_place) + TOLERANCE >= least
 
 

@@ -103,6 +103,38 @@ def test_what_decides(
     assert decided(workspace) == ({how}, ranks)
 
 
+def part(number: int, start: int, end: int) -> dict[str, Any]:
+    return {**page(number), "char_start": start, "char_end": end}
+
+
+def test_any_text_on_a_page_that_a_label_names_whole_is_in_it(
+    workspace: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """How long the page is, is not known; what is on other pages is a miss."""
+    label_all(workspace, page(7))
+    add(workspace, "parts", hit(1, part(8, 0, 900)), hit(2, part(7, 0, 900), part(7, 1200, 1300)))
+    add(workspace, "wholes", hit(1, page(8)), hit(2, page(7)))
+    for rule in ("expected", "hit", "smaller", "union"):
+        how = ["--overlap-of", rule, "--format", "json"]
+        assert kbeval(["compare", "parts", "wholes", *options(workspace), *how]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["aggregate_a"]["mrr"], found["aggregate_b"]["mrr"]) == (0.5, 0.5), rule
+        assert found["aggregate_a"]["precision_at_k_chunk"]["3"] == 0.3333
+    assert decided(workspace, "parts") == ({"span"}, [2])
+    assert kbeval(["show", "parts", "--query", "q00", *options(workspace)]) == 0
+    assert "(1.00 of it, 1.00 of the hit)" in capsys.readouterr().out
+
+
+def test_of_two_pages_that_a_label_names_a_hit_on_one_has_half(workspace: Workspace) -> None:
+    label_all(workspace, page(7))
+    expected = {"expected_spans": [{"doc_id": "d1", **page(7)}, {"doc_id": "d1", **page(9)}]}
+    workspace.add_golden(*({"id": query, **expected} for query in QUERIES))
+    add(workspace, "run", hit(1, part(9, 5, 10)))
+    with open_scoring(workspace.db, workspace.golden, ["run"], ScoreOptions()) as scoring:
+        scoring.session.need("found_places")
+        assert scoring.session.rows("SELECT DISTINCT place FROM found_places") == [("span 2",)]
+
+
 def test_labels_that_are_chunks_are_held_to_the_same(workspace: Workspace) -> None:
     workspace.add_golden({"id": "q", "expected_chunk_ids": ["old"]})
     workspace.add_chunk("old", "d1", [LINES], "old@1")
