@@ -382,7 +382,7 @@ class Making:
 
 def _is_to_be_refused(query: Query) -> bool:
     """Is a refusal the right answer?"""
-    labels = ("expected_doc_ids", "expected_chunk_ids", "gold_citations")
+    labels = ("expected_doc_ids", "expected_chunk_ids", "expected_spans", "gold_citations")
     answerable = query.entry.get("answerable")
     has_nothing = query.entry.get("expected_doc_ids") == [] and not any(query.entry.get(name) for name in labels)
     return answerable is False or (answerable is None and has_nothing)

@@ -1,5 +1,6 @@
 -- hits_to_keep: chunks that are known only from stored hits, with their source_spans; if these disagree, the one that
--- sighted_chunks would choose. A citation is not kept: it may cover only a part of the chunk.
+-- sighted_chunks would choose. A citation is not kept: it may cover only a part of the chunk. The version is the one that
+-- sightings read from the same hits, its own or that of the configuration: what is kept must not change any number.
 -- columns: chunk_id, chunker_version, policy_hash, doc_id, spans_text, tokens
 -- kind: table
 -- variants: none, if no hit has source_spans
@@ -7,13 +8,13 @@ SELECT chunk_id, chunker_version, policy_hash, doc_id, spans_text, tokens
 FROM (
     SELECT
         h.chunk_id,
-        COALESCE(h.chunker_version, '')          AS chunker_version,
+        COALESCE(h.stated_version, '')           AS chunker_version,
         ''                                       AS policy_hash,
         COALESCE(h.doc_id, d.doc_id)             AS doc_id,
         h.spans_text,
         CAST(NULL AS DOUBLE)                     AS tokens,
         ROW_NUMBER() OVER (
-            PARTITION BY h.chunk_id, COALESCE(h.chunker_version, '')
+            PARTITION BY h.chunk_id, COALESCE(h.stated_version, '')
             ORDER BY
                 CASE WHEN COALESCE(h.doc_id, d.doc_id, h.path) IS NULL THEN 1 ELSE 0 END,
                 h.spans_text,

@@ -10,8 +10,9 @@ SELECT
     e.answerable AS answerable,
     CASE
         WHEN e.answerable IS NOT NULL                                                  THEN NOT e.answerable
-        WHEN len(e.expected_doc_ids) = 0 AND COALESCE(len(e.expected_chunk_ids), 0) = 0 THEN true
         WHEN len(e.expected_doc_ids) > 0                                               THEN false
+        WHEN len(e.expected_chunk_ids) > 0 OR len(e.expected_spans) > 0                THEN NULL
+        WHEN len(e.expected_doc_ids) = 0                                               THEN true
     END          AS should_refuse,
     n_different(e.expected_chunk_ids)              AS n_expected_chunks,
     n_different(e.expected_doc_ids)                AS n_expected_docs,

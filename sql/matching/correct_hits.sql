@@ -7,9 +7,11 @@ FROM (
         result_no,
         position,
         rank,
-        COALESCE(chunk_id, CAST(position AS STRING)) AS chunk,
-        MIN(rank) OVER (PARTITION BY result_no, COALESCE(chunk_id, CAST(position AS STRING))) AS best
+        chunk_id,
+        -- A hit without a chunk id is repeated by no other.
+        CASE WHEN chunk_id IS NULL THEN position END AS nameless,
+        MIN(rank) OVER (PARTITION BY result_no, chunk_id, CASE WHEN chunk_id IS NULL THEN position END) AS best
     FROM found_places
 ) AS found
 WHERE rank = best
-GROUP BY result_no, chunk, rank
+GROUP BY result_no, chunk_id, nameless, rank

@@ -7,7 +7,8 @@
 -- example: SELECT query_id, query, n_flips, n_hits, n_runs FROM flaky_queries ORDER BY n_flips DESC, suite, query_id LIMIT 10
 --
 -- A flip is between a run and the next one of the suite that asked the query. A failed query is a miss; a run that did not
--- ask it is skipped, and runs of different chunkers are not compared by chunk ids.
+-- ask it is skipped, runs of different chunkers are not compared by chunk ids, and what the
+-- document decided in one of two runs is no change if the other has a hit in it, too.
 WITH seen AS (
     SELECT
         o.suite,
@@ -15,8 +16,16 @@ WITH seen AS (
         s.failed,
         s.hit_rank IS NOT NULL AS is_hit,
         LAG(s.hit_rank IS NOT NULL) OVER before AS was_hit,
-        s.matching <> 'exact'
-            OR COALESCE(o.chunker_version = LAG(o.chunker_version) OVER before, true) AS comparable
+        (
+            s.matching <> 'exact'
+            OR COALESCE(o.chunker_version = LAG(o.chunker_version) OVER before, true)
+        ) AND NOT COALESCE(
+            CASE WHEN s.matching = 'doc'
+                 THEN LAG(s.matching) OVER before <> 'doc' AND LAG(s.doc_rank) OVER before IS NOT NULL
+                 ELSE LAG(s.matching) OVER before = 'doc' AND s.doc_rank IS NOT NULL
+            END,
+            false
+        ) AS comparable
     FROM sides AS s
     JOIN run_order AS o ON o.run_id = s.run_id
     WINDOW before AS (PARTITION BY o.suite, s.query_id ORDER BY o.run_no)

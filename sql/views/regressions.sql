@@ -2,7 +2,8 @@
 -- columns: suite, run_id, created_at, previous_run_id, query_id, query, kind ('regression': no longer found, 'loss': at a
 --          worse rank), previous_rank, hit_rank (of the first correct hit, then and now), doc_rank (of the first hit in an
 --          expected document now), in_run (false: the run did not ask it), failed, comparable (false: ids of two chunkers
---          were compared; known only in a session that matches by spans)
+--          were compared, which is known only in a session that matches by spans; or only the document decided before,
+--          and a hit is in it now, too)
 -- kind: view
 -- shown: yes
 -- example: SELECT run_id, query_id, query, previous_rank FROM regressions WHERE kind = 'regression' AND comparable ORDER BY run_id, query_id
@@ -20,9 +21,11 @@ SELECT
     p.b_doc_rank                AS doc_rank,
     p.in_b                      AS in_run,
     COALESCE(p.b_failed, false) AS failed,
-    p.matching <> 'exact'
+    (
+        p.matching <> 'exact'
         OR COALESCE(m.matching, 'exact') <> 'exact'
-        OR NOT COALESCE(o.chunker_changed, false) AS comparable
+        OR NOT COALESCE(o.chunker_changed, false)
+    ) AND NOT COALESCE(p.matching = 'doc' AND m.matching <> 'doc' AND p.b_doc_rank IS NOT NULL, false) AS comparable
 FROM step_pairs AS p
 JOIN run_order AS o ON o.run_id = p.run_b
 LEFT JOIN queries AS q ON q.query_id = p.query_id

@@ -318,6 +318,19 @@ def test_ids_of_two_chunkers_are_not_comparable_and_spans_are(workspace: Workspa
     assert sorted(rows(workspace, "flaky_queries", flips, match="span")) == [("q1", 2), ("q2", 2)]
 
 
+def test_what_the_document_decided_in_one_run_alone_is_no_loss(workspace: Workspace) -> None:
+    """One hit whose place is not known; a comparison has the document decide in both."""
+    label = {"doc_id": "d1", "kind": "line", "start": 2, "end": 3}
+    workspace.add_golden({"id": "q1", "expected_spans": [label], "expected_doc_ids": ["d1", "d2"]})
+    wrong = {"chunk_id": "w", "doc_id": "d1", "source_spans": [{"kind": "line", "start": 100, "end": 109}]}
+    for number, more in enumerate(([{"doc_id": "d2"}], [], [{"doc_id": "d2"}]), start=1):
+        add(workspace, f"r{number}", "s", number, {"q1": {"hits_top_k": [wrong, *more]}})
+    with opened(workspace) as scoring:
+        lost = "SELECT run_id, query_id, comparable FROM regressions"
+        assert asked(scoring.session, "regressions", lost) == [("r2", "q1", False)]
+        assert asked(scoring.session, "flaky_queries", "SELECT query_id FROM flaky_queries") == []
+
+
 # --- stored numbers ----------------------------------------------------------------------------------
 
 

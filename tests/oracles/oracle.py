@@ -158,7 +158,8 @@ def nfc(text: str) -> str:
 def should_refuse(entry: Entry) -> bool:
     if entry.get("answerable") is not None:
         return not entry["answerable"]
-    return entry.get("expected_doc_ids") == [] and not entry.get("expected_chunk_ids")
+    where = ("expected_chunk_ids", "expected_spans")
+    return entry.get("expected_doc_ids") == [] and not any(map(entry.get, where))
 
 
 def refused(row: Row) -> bool:

@@ -140,3 +140,29 @@ def test_labels_that_are_chunks_are_held_to_the_same(workspace: Workspace) -> No
     workspace.add_chunk("old", "d1", [LINES], "old@1")
     workspace.add_run("run", {"q": {"hits_top_k": [hit(1, BYTES)]}}, chunker="new@2")
     assert decided(workspace) == ({"doc"}, [1])
+
+
+def test_a_query_with_a_place_that_answers_it_is_not_to_be_refused(workspace: Workspace) -> None:
+    """Even if it says that no document is expected."""
+    place = {"doc_id": "d1", **LINES}
+    workspace.add_golden(
+        {"id": "q00", "expected_spans": [place], "expected_doc_ids": []}, {"id": "q01", "expected_doc_ids": []}
+    )
+    row = {"hits_top_k": [hit(1, LINES)], "answer": {"answer": "Yes.", "grounded": True}}
+    workspace.add_run("run", {"q00": row, "q01": row})
+    with open_scoring(workspace.db, workspace.golden, ["run"], ScoreOptions()) as scoring:
+        scoring.session.need("queries")
+        found = scoring.session.rows("SELECT query_id, should_refuse FROM queries ORDER BY 1")
+    assert found == [("q00", None), ("q01", True)]
+    assert workspace.aggregate()["refusal_correctness"] == 0.0
+    assert workspace.aggregate()["mrr"] == 1.0
+
+
+@pytest.mark.parametrize("name", ["2", "x2", ""])
+def test_a_hit_without_a_chunk_id_is_no_repetition_of_a_chunk_whose_id_is_its_place(
+    workspace: Workspace, name: str
+) -> None:
+    label_all(workspace, LINES)
+    nameless = {"rank": 2, "doc_id": "d1", "source_spans": [LINES]}
+    add(workspace, "run", {**hit(1, LINES), "chunk_id": name or None}, nameless)
+    assert workspace.aggregate()["precision_at_k_chunk"]["3"] == 0.6667
