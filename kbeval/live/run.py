@@ -40,11 +40,27 @@ ALL_ABSTAINED = (
 
 def queries_of(golden: Golden, ids: Sequence[str], asked: Asked) -> list[Query]:
     """The golden queries as they are asked."""
-    entries = {str(entry["id"]): entry for entry in golden.entries}
+    entries = {str(entry["id"]): {**golden.own.get(str(entry["id"]), {}), **entry} for entry in golden.entries}
     return [
-        Query(query_id, str(entries[query_id]["query"]), entries[query_id], asked.k, asked.mode, asked.retrieval_only)
+        Query(
+            query_id,
+            str(entries[query_id]["query"]),
+            {name: _as_in_file(value) for name, value in entries[query_id].items()},
+            asked.k,
+            asked.mode,
+            asked.retrieval_only,
+        )
         for query_id in ids
     ]
+
+
+def _as_in_file(value: Any) -> Any:  # noqa: ANN401  (any JSON value)
+    """Whole numbers as such: checked labels have floats."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {name: _as_in_file(one) for name, one in value.items()}
+    return [_as_in_file(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def asked_of(target: TargetConfig, options: RunOptions) -> Asked:

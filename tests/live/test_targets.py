@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import sqlite3
 from contextlib import closing
@@ -279,6 +280,19 @@ def test_a_program_answers_by_lines_and_is_started_again_when_it_fails(place: Pl
         assert rows[query]["hits_top_k"] == [{"rank": 1, "chunk_id": "c7"}]
         # The answer is that of this query, not a late one of another.
         assert rows[query]["answer"]["answer"] == rows[query]["query"]
+
+
+def test_a_function_gets_the_entry_as_it_is_written(place: Place) -> None:
+    """With fields of your own, and whole numbers as such."""
+    entry = {"id": "q1", "query": "a", "tenant": "acme", "expected_chunk_ids": ["c1"], "relevance": {"c1": 2}}
+    span = {"doc_id": "d", "kind": "line", "start": 3, "end": 4}
+    (place.folder / "golden.json").write_text(json.dumps([{**entry, "expected_spans": [span]}]))
+    (place.folder / "echo.py").write_text("def answer(query, entry):\n    return {'answer': repr(entry)}\n")
+    place.config('[target]\ntype = "python"\nfunction = "echo:answer"\n')
+    assert place.run("run", "--run-id", "r")[0] == 0
+    seen = ast.literal_eval(place.results("r")["q1"]["answer"]["answer"])
+    assert seen == {**entry, "expected_spans": [span]}
+    assert [type(seen["expected_spans"][0]["start"]), type(seen["relevance"]["c1"])] == [int, int]
 
 
 CHATTING = """

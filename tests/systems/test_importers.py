@@ -280,6 +280,25 @@ def test_tables_of_ragas_say_the_same_in_every_format() -> None:
     assert read_ragas(TOOLS / "ragas/dataset.csv")[0].rows == read_ragas(TOOLS / "ragas/dataset.jsonl")[0].rows
 
 
+def test_a_question_that_is_asked_again_is_in_the_golden_file_again(tmp_path: Path) -> None:
+    """In a group with the first if it has the same labels, so that both count as one question."""
+    path = tmp_path / "r.jsonl"
+    asked = [("a", "x", 1.0), ("a", "x", 0.0), ("b", "x", 1.0), ("b", "y", 1.0)]
+    path.write_text(
+        "".join(
+            json.dumps({"user_input": question, "reference_contexts": [right], "response": "r", "faithfulness": score})
+            + "\n"
+            for question, right, score in asked
+        )
+    )
+    (found,) = read_ragas(path, "r")
+    assert list(found.golden) == list(found.rows)
+    assert len(found.golden) == 4
+    groups = [entry.get("group") for entry in found.golden.values()]
+    first = next(iter(found.golden))
+    assert groups == [first, first, None, None]
+
+
 def test_promptfoo_and_deepeval_say_the_same_in_both_of_their_files() -> None:
     lines = read_promptfoo(TOOLS / "promptfoo/results.jsonl", "r")
     assert [one.rows for one in lines] == [one.rows for one in read_promptfoo(TOOLS / "promptfoo/results.json", "r")]
