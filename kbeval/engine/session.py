@@ -61,6 +61,9 @@ SKIPPED_IF_SMALL = (
 )
 COMPRESSED = "work"
 
+# How DuckDB names a file that it cannot write.
+_NAMED_FILE = re.compile(r'[Ww]rite file \\*"(.+?)\\*"')
+
 Result = TypeVar("Result")
 Loader = Callable[["Session"], None]
 # Which variant of a relation is to be built; None: the relation's own file.
@@ -400,6 +403,9 @@ class Session:
     def _want(self, error: duckdb.Error) -> str:
         """The error that says what has run out and what to do."""
         if is_full(error):
+            named = _NAMED_FILE.search(str(error))
+            if named is not None and (self._spill is None or not named[1].startswith(str(self._spill.path))):
+                return f"no space left for {named[1]}: free some, or write to another disk"
             folder = tempfile.gettempdir()
             why = "no space left for data that does not fit into memory"
             return f"{why}, in {folder}: free some, choose another folder with TMPDIR, or try a higher --memory-limit"
@@ -426,9 +432,10 @@ class Session:
         if self._connection is None or self._spill is None:
             return
         if ENDING.is_with_command and not self._is_compressed:
-            # To release the memory takes as long as several statements; meanwhile the command stores and prints.
+            # To release the memory takes as long as several statements; meanwhile the command stores and prints. Where
+            # Python ends in the usual way after all, it waits for this thread: DuckDB must not be cut off.
             try:
-                threading.Thread(target=self._discard, daemon=True).start()
+                threading.Thread(target=self._discard).start()
             except RuntimeError:  # there is no memory for a thread
                 self._discard()
         else:
