@@ -338,7 +338,8 @@ def test_a_folder_that_cannot_be_written_is_named(stored: Workspace, folder: Pat
 
 def test_where_there_is_no_space_left_the_file_is_named(stored: Workspace, tmp_path: Path) -> None:
     """Not the folder for what does not fit into memory."""
-    code = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (400, 400)); import kbeval.cli; kbeval.cli.main()"
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (400, 400))"
+    code = f"{limit}; import kbeval.cli; kbeval.cli.main()"
     folder = tmp_path / "history"
     command = [sys.executable, "-c", code, "archive", str(folder), "--db", str(stored.db)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
