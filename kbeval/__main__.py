@@ -1,11 +1,14 @@
 """The entry point of `kbeval` and `python -m kbeval`."""
 
+import gc
 import os
 import sys
 
 # DuckDB's threads ask Python for each batch of rows. While Python is busy with the golden file, each of them would wait
 # five milliseconds, Python's default, with nothing to parse.
 _SWITCH_SECONDS = 0.0002
+# A command makes few cycles, and is soon over: Python's default is to look for them at every 700 new objects.
+_GARBAGE_AFTER = 50_000
 # Commands that usually read or write a database.
 _WITH_DATABASE = frozenset(
     (
@@ -21,6 +24,7 @@ def _prepare(arguments: list[str]) -> None:
     """Start the process that opens the database early, and have threads leave the processors to those with work."""
     if not arguments or {"-h", "--help"} & set(arguments):
         return
+    gc.set_threshold(_GARBAGE_AFTER)
     if arguments[0] not in _WITH_PROGRAMS:
         # NumPy's library would start a thread for each processor, which spins after each call and when it is loaded.
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -15,6 +15,7 @@ exact and do not depend on the order of rows. Everything is seeded; if there are
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping
@@ -376,12 +377,17 @@ def _sign_flip(values: Ints, counts: Ints, inexact: int, resamples: int, seed: i
     least as far from zero? (b + 1) / (B + 1) for b of B flips; the added one is the observed signs. `inexact`: how many
     whole numbers the values are sums of.
     """
-    observed = abs(int(values @ counts))
     changes = _changes(values, counts, Fraction(1))
-    sizes, each = changes.sizes, changes.counts
-    moving = int(each.sum())
     # Each is off by at most half a unit, and equal sums must count as equal.
-    observed -= inexact
+    observed = abs(int(values @ counts)) - inexact
+    return _share_as_far(changes.sizes.tobytes(), changes.counts.tobytes(), observed, resamples, seed)
+
+
+# Many numbers change alike, such as hit@1 and precision@1.
+@functools.lru_cache(256)
+def _share_as_far(of_sizes: bytes, of_counts: bytes, observed: int, resamples: int, seed: int) -> float:
+    sizes, each = np.frombuffer(of_sizes, dtype=np.int64), np.frombuffer(of_counts, dtype=np.int64)
+    moving = int(each.sum())
     if moving <= _ENUMERATED_FLIPS:
         every = np.repeat(sizes, each)
         signs = np.array(list(itertools.product((1, -1), repeat=moving)), dtype=np.int64)
