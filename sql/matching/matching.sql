@@ -4,7 +4,7 @@
 --          document of what is expected is known, or because the chunks of the hits are ambiguous)
 -- kind: table
 --
--- Overlap decides if the places of the answer and of the hits in its documents are known and comparable: not too complex,
+-- Overlap decides if the places of the answer and of the hits in their documents are known and comparable: not too complex,
 -- and with each hit sharing a kind of position with each expected place in its document. Otherwise the document decides for
 -- the whole query: a hit by bytes that cannot be compared with a label by lines would be a miss without evidence. Runs that
 -- are compared are matched in the same way, so if overlap cannot decide in one run, it does not in the other.
@@ -21,13 +21,25 @@ documented AS (
 ),
 
 undecided AS (
+    -- A hit in an expected document in which no place is expected is a miss, wherever it is.
     SELECT n.query_id, n.result_no
     FROM near_hits AS n
-    LEFT JOIN complex_sets AS c
+    JOIN expected_places AS p ON p.query_id = n.query_id AND p.doc_id = n.doc_id
+    WHERE NOT n.is_placed
+
+    UNION ALL
+    SELECT n.query_id, n.result_no
+    FROM near_hits AS n
+    JOIN expected_places AS p ON p.query_id = n.query_id AND p.doc_id = n.path
+    WHERE NOT n.is_placed
+
+    UNION ALL
+    SELECT n.query_id, n.result_no
+    FROM near_hits AS n
+    JOIN complex_sets AS c
         ON  c.owner = 'hit'
         AND c.major = CAST(n.result_no AS STRING)
         AND c.minor = CAST(n.position AS STRING)
-    WHERE NOT n.is_placed OR c.owner IS NOT NULL
 
     UNION ALL
     SELECT query_id, result_no

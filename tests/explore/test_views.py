@@ -323,7 +323,7 @@ def test_what_the_document_decided_in_one_run_alone_is_no_loss(workspace: Worksp
     label = {"doc_id": "d1", "kind": "line", "start": 2, "end": 3}
     workspace.add_golden({"id": "q1", "expected_spans": [label], "expected_doc_ids": ["d1", "d2"]})
     wrong = {"chunk_id": "w", "doc_id": "d1", "source_spans": [{"kind": "line", "start": 100, "end": 109}]}
-    for number, more in enumerate(([{"doc_id": "d2"}], [], [{"doc_id": "d2"}]), start=1):
+    for number, more in enumerate(([{"doc_id": "d1"}], [], [{"doc_id": "d1"}]), start=1):
         add(workspace, f"r{number}", "s", number, {"q1": {"hits_top_k": [wrong, *more]}})
     with opened(workspace) as scoring:
         lost = "SELECT run_id, query_id, comparable FROM regressions"

@@ -41,8 +41,9 @@ If the definitions leave a choice, these choices are made:
     in the same document.
  9. A query with `expected_spans` has only their places and documents (and `expected_doc_ids`): its expected chunks then
     contribute no places and no documents. Each of its spans is a separate place.
-10. The right documents, in which every hit must be placed, are the expected documents and those of the places. In a run
-    that is matched by id, this also holds for queries with `expected_spans` only.
+10. The right documents are the expected documents and those of the places. Every hit in a document of a place must be
+    placed; in an expected document without one, any hit is a miss. In a run that is matched by id, this also holds for
+    queries with `expected_spans` only.
 11. A caption is a known place without a size: a hit that is a caption is placed and matches nothing; if all expected
     places are captions, the document decides, and they do not count among the places of `recall_at_k_chunk`. A run in
     which more than half of the hits name no chunk is matched by span, if any golden query expects a chunk.
@@ -546,6 +547,11 @@ class Oracle:
         docs |= {place.doc for place in places if place.doc is not None}
         return [place for place in places if place.boxes and place.doc is not None], docs
 
+    def documents_of_places(self, entry: Mapping[str, Any]) -> set[str]:
+        """The documents in which text is expected, whether its place is known or not."""
+        _, docs = self.expected_places({name: value for name, value in entry.items() if name != "expected_doc_ids"})
+        return docs
+
     # --- the query ---------------------------------------------------------------------------------
 
     def how(self, entry: Mapping[str, Any] | None, matching: str, runs: Sequence[Run]) -> str:
@@ -558,11 +564,12 @@ class Oracle:
             return "unmatched"
         if entry.get("expected_chunk_ids") or entry.get("expected_spans"):
             places, docs = self.expected_places(entry)
+            inside = self.documents_of_places(entry)
             are_placed = all(
                 self.can_be_held(run, hit, places)
                 for run in runs
                 for hit in hits_of(run.rows.get(entry["id"]) or {})
-                if self.documents_of(run, hit) & docs
+                if self.documents_of(run, hit) & inside
             )
             return "span" if places and are_placed else "doc" if docs else "unmatched"
         if entry.get("expected_doc_ids"):

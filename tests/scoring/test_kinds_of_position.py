@@ -142,6 +142,18 @@ def test_labels_that_are_chunks_are_held_to_the_same(workspace: Workspace) -> No
     assert decided(workspace) == ({"doc"}, [1])
 
 
+def test_a_hit_without_a_position_decides_nothing_where_no_place_is_expected(workspace: Workspace) -> None:
+    """It is a miss wherever it is, and the document does not decide for the other hits."""
+    workspace.add_golden(
+        *({"id": q, "expected_spans": [{"doc_id": "d1", **LINES}], "expected_doc_ids": ["d1", "d2"]} for q in QUERIES)
+    )
+    nowhere = {"rank": 2, "chunk_id": "c2"}
+    add(workspace, "other", hit(1, OTHER_LINES), {**nowhere, "doc_id": "d2"})
+    add(workspace, "same", hit(1, OTHER_LINES), {**nowhere, "doc_id": "d1"})
+    assert decided(workspace, "other") == ({"span"}, [])
+    assert decided(workspace, "same") == ({"doc"}, [1, 2])
+
+
 def test_a_query_with_a_place_that_answers_it_is_not_to_be_refused(workspace: Workspace) -> None:
     """Even if it says that no document is expected."""
     place = {"doc_id": "d1", **LINES}
