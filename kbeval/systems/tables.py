@@ -94,7 +94,9 @@ class _Table:
 
     def _records(self) -> list[Placed]:
         if not (found := read_records(self._path)):
-            msg = f"{self._path} contains no rows to import"
+            is_text = self._path.suffix.lower() in (".csv", ".tsv")
+            why = ": its first line is read as the names of the columns" if is_text else ""
+            msg = f"{self._path} contains no rows to import{why}"
             raise KbevalError(msg)
         return found
 
