@@ -256,3 +256,18 @@ def test_a_run_of_another_chunker_is_matched_by_span_unless_ids_are_asked_for(
     assert stored["mrr"] == 0.5
     assert stored["provenance"]["matching"] == "span"
     assert stored["ledger"]["matched"] == {"span": 3, "doc": 0}
+
+
+def test_what_is_kept_of_a_run_without_a_named_chunker_changes_no_number(workspace: Workspace) -> None:
+    """One of its hits names a version, and the expected one does not."""
+    workspace.add_golden({"id": "q1", "expected_chunk_ids": ["c1"]})
+    where = {"doc_id": "d", "source_spans": place(1, 9)}
+    hits = [{"chunk_id": "c1", **where}, {"chunk_id": "c2", "doc_id": "d", "chunker_version": "v1"}]
+    workspace.add_run("b", {"q1": {"hits_top_k": hits}}, chunker="")
+    workspace.add_run("c", {"q1": {"hits_top_k": [{"chunk_id": "x1", **where}]}}, chunker="v2")
+    score(workspace)
+    first = {run_id: workspace.stored(run_id) for run_id in "bc"}
+    score(workspace, "--force")
+    numbers = [{**json.loads(text), "evaluated_at": None} for text in first.values()]
+    again = [{**json.loads(workspace.stored(run_id)), "evaluated_at": None} for run_id in "bc"]
+    assert again == numbers
