@@ -7,8 +7,6 @@ Sources supply the stored tables; nothing is written back to them.
 from __future__ import annotations
 
 import contextlib
-import re
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,13 +16,14 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import duckdb
 
+from kbeval.engine.failures import first_line, in_our_words
 from kbeval.engine.interruptible import Work, run_interruptible, with_its_cause
 from kbeval.engine.memory import DEFAULT_MEMORY_LIMIT, largest_row, most_threads
 from kbeval.engine.quoting import quoted, verbatim
 from kbeval.engine.relations import Relation, called_macros, macros, relations
 from kbeval.engine.spill import SpillFolder
 from kbeval.engine.statements import parsed
-from kbeval.errors import WANT_OF_MEMORY, KbevalError, NotEnoughMemoryError, UsageError
+from kbeval.errors import KbevalError, UsageError
 from kbeval.util.ending import ENDING
 
 if TYPE_CHECKING:
@@ -60,9 +59,6 @@ SKIPPED_IF_SMALL = (
     "window_self_join",
 )
 COMPRESSED = "work"
-
-# How DuckDB names a file that it cannot write.
-_NAMED_FILE = re.compile(r'[Ww]rite file \\*"(.+?)\\*"')
 
 Result = TypeVar("Result")
 Loader = Callable[["Session"], None]
@@ -138,7 +134,7 @@ class Session:
         self._variants: dict[str, str] = {}
         self._macros: set[str] = set()
         self._own_macros: dict[str, str] = {}
-        # Set once DuckDB is building a relation, or nothing is left to build.
+        # Set once DuckDB runs a statement, or nothing is left to build.
         self._at_work = threading.Event()
         # Both exist once the session is first used: starting DuckDB takes as long as ten small statements.
         self._connection: duckdb.DuckDBPyConnection | None = None
@@ -321,8 +317,6 @@ class Session:
 
     def _build(self, name: str, kind: str, sql: str) -> None:
         try:
-            self.define_macros(sql)
-            self._at_work.set()
             self.execute(f"CREATE {kind.upper()} {name} AS {sql}")
         except duckdb.InterruptException:
             raise
@@ -368,6 +362,7 @@ class Session:
     def execute(self, sql: str, parameters: list[Any] | None = None) -> duckdb.DuckDBPyConnection:
         """Run one statement. Ctrl-C stops it, and if memory runs out the error says what to do."""
         self.define_macros(sql)
+        self._at_work.set()
         return self.waiting(lambda: self.connection.execute(parsed(self.connection, sql), parameters))
 
     def define_macros(self, sql: str) -> None:
@@ -382,34 +377,11 @@ class Session:
         """Run a task that uses DuckDB. Ctrl-C stops it, and if memory runs out the error says what to do."""
         try:
             return run_interruptible(self.connection, lambda: with_its_cause(task))
-        except duckdb.OutOfMemoryException as error:
-            raise NotEnoughMemoryError(self._want(error)) from error
-        except MemoryError as error:
-            raise NotEnoughMemoryError(WANT_OF_MEMORY) from error
-        except duckdb.IOException as error:
-            # Queries and scorings write only what does not fit into memory.
-            if is_full(error):
-                raise NotEnoughMemoryError(self._want(error)) from error
-            raise
-        except duckdb.FatalException as error:
-            # Running out of memory at the wrong moment is fatal to DuckDB, and the error does not say so.
-            msg = f"DuckDB aborted: {first_line(error)}; try a higher --memory-limit"
-            raise KbevalError(msg) from error
-        except UnicodeDecodeError as error:
-            # DuckDB quotes data in its messages, and may cut it in the middle of a character.
-            msg = "Invalid Input Error: a value has an unexpected form"
-            raise duckdb.InvalidInputException(msg) from error
-
-    def _want(self, error: duckdb.Error) -> str:
-        """The error that says what has run out and what to do."""
-        if is_full(error):
-            named = _NAMED_FILE.search(str(error))
-            if named is not None and (self._spill is None or not named[1].startswith(str(self._spill.path))):
-                return f"no space left for {named[1]}: free some, or write to another disk"
-            folder = tempfile.gettempdir()
-            why = "no space left for data that does not fit into memory"
-            return f"{why}, in {folder}: free some, choose another folder with TMPDIR, or try a higher --memory-limit"
-        return f"not enough memory: {first_line(error)}; try a higher --memory-limit"
+        except (duckdb.Error, MemoryError, UnicodeDecodeError) as error:
+            ours = in_our_words(error, None if self._spill is None else self._spill.path)
+            if ours is None:
+                raise
+            raise ours from error
 
     def rows(self, sql: str, parameters: list[Any] | None = None) -> list[tuple[Any, ...]]:
         """All rows of a query; only for results that are always small."""
@@ -436,7 +408,7 @@ class Session:
             # Python ends in the usual way after all, it waits for this thread: DuckDB must not be cut off.
             try:
                 threading.Thread(target=self._discard).start()
-            except RuntimeError:  # there is no memory for a thread
+            except RuntimeError:  # not enough memory for another thread
                 self._discard()
         else:
             self._discard()
@@ -461,14 +433,3 @@ class Session:
 def _names(paths: Iterable[Path]) -> list[str]:
     """The names that DuckDB checks before it opens a path: first as a pattern, then as the actual path."""
     return sorted({name for path in paths for name in (str(path.absolute()), verbatim(path.absolute()))})
-
-
-def is_full(error: BaseException) -> bool:
-    """Is the disk full, or the quota exhausted?"""
-    return re.search(r"No space left|Disk quota|max_temp_directory_size|File too large", str(error)) is not None
-
-
-def first_line(error: BaseException) -> str:
-    """A DuckDB error without its hints and carets."""
-    text = str(error).strip()
-    return text.splitlines()[0] if text else type(error).__name__

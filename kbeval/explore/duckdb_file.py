@@ -14,10 +14,11 @@ from typing import Any
 
 import duckdb
 
+from kbeval.engine.failures import first_line
 from kbeval.engine.memory import DEFAULT_MEMORY_LIMIT, most_threads
 from kbeval.engine.quoting import quoted
 from kbeval.engine.relations import called_macros, macros, read_sql
-from kbeval.engine.session import Session, first_line
+from kbeval.engine.session import Session
 from kbeval.errors import KbevalError, UsageError
 from kbeval.explore.answers import BATCH_ROWS
 from kbeval.explore.explorer import Explorer

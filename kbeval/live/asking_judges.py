@@ -29,6 +29,9 @@ _REJECTED = frozenset((400, 413, 415, 422))
 _FAILURES_IN_A_ROW = 5
 _MOST_REPLY = 20_000
 
+# How to continue what was stopped.
+_AGAIN = "run the same command again to continue"
+
 
 @dataclass(frozen=True)
 class Question:
@@ -39,10 +42,6 @@ class Question:
     prompt: str
     input_json: str
     judged: tuple[Judged, ...]
-
-
-# How to continue what was stopped.
-_AGAIN = "run the same command again to continue"
 
 
 @dataclass

@@ -122,7 +122,7 @@ class _AgainError(Exception):
 
 
 class _LateError(Exception):
-    """There is no time left for another attempt."""
+    """The deadline leaves no time for another attempt."""
 
 
 def _retried(attempt: Attempt[Any]) -> _AgainError | None:
@@ -222,7 +222,10 @@ class Sender:
         return final
 
     def _pause(self, number: int) -> float:
-        """Seconds to wait after an attempt: twice as long each time, and not the same for all."""
+        """Seconds to wait after an attempt: twice as long each time, and not the same for all requests.
+
+        Chosen here, because stamina would look at the deadline only after the pause.
+        """
         policy = self._policy
         longer = policy.wait_initial * 2.0 ** min(number - 1, 30)
         return min(policy.wait_max, longer + random.uniform(0, policy.wait_jitter))  # noqa: S311  (not a secret)
@@ -301,29 +304,29 @@ class Sender:
                     await on_attempt(found)
                 return found
 
-    async def _exchange(self, request: Request, timeout: float) -> tuple[Response | None, Failure | None]:  # noqa: ASYNC109  (a message names it)
+    async def _exchange(self, request: Request, seconds: float) -> tuple[Response | None, Failure | None]:
         """Send once. The timeout covers the whole exchange, so a server that trickles bytes exceeds it, too."""
         import httpx2
 
         try:
-            async with asyncio.timeout(timeout):
+            async with asyncio.timeout(seconds):
                 response = await self._follow(request)
         except TooLargeError as error:
             return error.response, Failure(INVALID, str(error), error.response.status)
         except (TimeoutError, httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-            return None, self._failure(error, timeout)
+            return None, self._failure(error, seconds)
         if 200 <= response.status < 300:
             return response, None
         return response, Failure(HTTP, self._clean(error_text(response)), response.status)
 
-    def _failure(self, error: Exception, timeout: float) -> Failure:
+    def _failure(self, error: Exception, seconds: float) -> Failure:
         """Why no response came."""
         import httpx2
 
         if isinstance(error, httpx2.ConnectTimeout | httpx2.PoolTimeout):
-            return Failure(CONNECTION, f"no connection within {min(timeout, _CONNECT_SECONDS):g} s")
+            return Failure(CONNECTION, f"no connection within {min(seconds, _CONNECT_SECONDS):g} s")
         if isinstance(error, TimeoutError | httpx2.TimeoutException):
-            return Failure(TIMEOUT, f"no answer within {timeout:.4g} s")
+            return Failure(TIMEOUT, f"no answer within {seconds:.4g} s")
         if isinstance(error, httpx2.DecodingError):
             return Failure(INVALID, self._clean(f"the response cannot be decompressed: {error}"))
         if said := untrusted(error):

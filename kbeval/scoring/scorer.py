@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from kbeval.engine.failures import first_line
 from kbeval.engine.relations import compose
-from kbeval.engine.session import Session, first_line
+from kbeval.engine.session import Session
 from kbeval.errors import MetricError
 from kbeval.golden import Golden, load_golden
 from kbeval.metrics import former

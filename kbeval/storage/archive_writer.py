@@ -21,9 +21,9 @@ import duckdb
 
 from kbeval.database.connection import BUSY_TIMEOUT_MS
 from kbeval.database.holders import lock_holders
+from kbeval.engine.failures import first_line
 from kbeval.engine.memory import DEFAULT_MEMORY_LIMIT, megabytes
 from kbeval.engine.quoting import literal, parquet_scan
-from kbeval.engine.session import first_line
 from kbeval.errors import DatabaseError, NotEnoughMemoryError, UsageError
 from kbeval.golden import Golden
 from kbeval.metrics.row_scores import listed_scores

@@ -54,6 +54,7 @@ SELECT
     s.place,
     s.is_span_label,
     s.size AS shared,
+    -- With text on a page that is named as a whole, a hit is as large as the page.
     GREATEST(a.size, s.size) AS hit_size,
     b.size AS place_size
 FROM summed AS s

@@ -7,8 +7,8 @@
 -- example: SELECT query_id, query, n_flips, n_hits, n_runs FROM flaky_queries ORDER BY n_flips DESC, suite, query_id LIMIT 10
 --
 -- A flip is between a run and the next one of the suite that asked the query. A failed query is a miss; a run that did not
--- ask it is skipped, runs of different chunkers are not compared by chunk ids, and what the
--- document decided in one of two runs is no change if the other has a hit in it, too.
+-- ask it is skipped, and runs of different chunkers are not compared by chunk ids. If only the document decided in one of
+-- two runs, and the other has a hit in that document, too, nothing changed.
 WITH seen AS (
     SELECT
         o.suite,

@@ -105,9 +105,9 @@ def test_the_caller_goes_on_when_the_engine_is_at_work_or_has_failed(workspace: 
             # Its first statement is about to run.
             events.append(f"{'parsed' in session.built or 'stored_results' in session.built}")
         assert "results" in session.built
-    with Session() as session, pytest.raises(UsageError, match="no relation"):  # noqa: SIM117
-        with session.building("no_such_relation"):
-            events.append("failed")
+    failing = pytest.raises(UsageError, match="no relation")
+    with Session() as session, failing, session.building("no_such_relation"):
+        events.append("failed")
     assert events == ["nothing to build", "True", "failed"]
 
 
